@@ -27,6 +27,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
 from crdt_mor.events.own_blocks import require_not_own
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import Decision
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.handover import require_not_handed_over
@@ -118,18 +119,22 @@ def erase(
     sought = _sought(session, data, keys, where)
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
-    if shown is None:
-        rows, versions = _erase_rows(session, sought, patience)
-    else:
-        names = [seen.one(name, schema) for name in shown]
-        nulled = _in_spite_of_others(partial(erase_values, session, sought, names, patience))
-        rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
-    removed = steps.finish(session, steps.open_erasures(session), patience)
+    with steps.unfinished_by_the_store(session) as deleted:
+        if shown is None:
+            rows, versions = _erase_rows(session, sought, patience, deleted)
+        else:
+            names = [seen.one(name, schema) for name in shown]
+            nulled = _in_spite_of_others(partial(erase_values, session, sought, names, patience))
+            rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
+            deleted.is_made = nulled is not None
+        erasures = steps.open_erasures(session)
+        deleted.is_made |= bool(erasures)
+        removed = steps.finish(session, erasures, patience)
     named = tuple(shown or ())
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
 
 
-def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> tuple[int, list[int]]:
+def _erase_rows(session: Session, sought: Sought, patience: steps.Patience, deleted: Decision) -> tuple[int, list[int]]:
     """Delete the rows, including rows of older writes. Return the live rows' number and the versions."""
     rows = 0
     versions: list[int] = []
@@ -139,6 +144,7 @@ def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> t
         if commit is not None:
             rows += commit.live
             versions.append(commit.version)
+            deleted.is_made = True
         if began is None:
             began = requested
             if not older:

@@ -14,6 +14,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rules as events
 from crdt_mor.events.own_blocks import require_not_own
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import deciding
 from crdt_mor.model.rules import Place, Rule
 from crdt_mor.model.rules import adding as adding_to
 from crdt_mor.model.timeline import Timeline
@@ -125,7 +126,8 @@ def _proven(
             _require_unbroken(session, settled, unproven)
         return session.remember(session.run(events.prove(session.publisher, settled, unproven)))
     except BaseException:
-        session.remember(session.run(events.withdraw(session.publisher, session.known_tail(), nonce)))
+        with deciding(is_made=True):  # the rules stand until they are withdrawn
+            session.remember(session.run(events.withdraw(session.publisher, session.known_tail(), nonce)))
         raise
 
 

@@ -14,6 +14,7 @@ from crdt_mor.events.migration import require_restorable
 from crdt_mor.hudi.adoption import adopt, foreign_completions
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.restore import Named, dropped_by_restores, named_in
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import plan_path, segment_path
 from crdt_mor.log.segments import Contents, SegmentName, put_chunks, read_once
@@ -65,8 +66,9 @@ def drop_savepoint(
         return None if savepoint is None else unsave(tail, nonce, wall_ms, name)
 
     value = yield from publisher.publish(derive, known_tail)
-    for path in publisher.projector.savepoint_paths(found) if found is not None else ():
-        yield Delete(path)
+    with deciding(is_made=found is not None):
+        for path in publisher.projector.savepoint_paths(found) if found is not None else ():
+            yield Delete(path)
     return value, found
 
 
@@ -127,9 +129,10 @@ def restore(
             break
     entry = next((r for r in value.restores if r.nonce == nonce), None)
     named = {segment_path(s.name) for s in value.segments} | {entry.path if entry is not None else ""}
-    for path in written:
-        if path not in named:
-            yield Delete(path)  # of a lost attempt
+    with deciding(is_made=entry is not None):
+        for path in written:
+            if path not in named:
+                yield Delete(path)  # of a lost attempt
     return RestoreDone(value) if entry is None or made is None else RestoreDone(value, entry, *made)
 
 

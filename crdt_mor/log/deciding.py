@@ -15,6 +15,7 @@ from typing import Final
 from crdt_mor.errors import (
     CommitUnknownError,
     CrdtMorError,
+    RestoreUnfinishedError,
     TableExistsError,
     TableNotFoundError,
     TableReplacedError,
@@ -23,7 +24,8 @@ from crdt_mor.errors import (
 from crdt_mor.store.protocol import Store
 
 _VERDICTS: Final = (
-    CommitUnknownError, TableExistsError, TableNotFoundError, TableReplacedError, WriterExpiredError,
+    CommitUnknownError, RestoreUnfinishedError, TableExistsError, TableNotFoundError, TableReplacedError,
+    WriterExpiredError,
 )  # fmt: skip
 """Errors of the protocols themselves."""
 
@@ -61,17 +63,17 @@ def put_deciding(store: Store, path: str, content: bytes) -> bool:
 def unknown_outcome(cause: Exception) -> CommitUnknownError:
     return CommitUnknownError(
         "the store failed while publishing, so the change may be visible already. Check the table before you write "
-        f"again; a write with a token may be repeated. cause={_said(cause)}"
+        f"again; a write with a token may be repeated. cause={said(cause)}"
     )
 
 
 def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
     return CommitUnknownError(
         "the write was stopped, but another process may have published it. Check the table before you write again; "
-        f"a write with a token may be repeated. cause={_said(cause)}"
+        f"a write with a token may be repeated. cause={said(cause)}"
     )
 
 
-def _said(cause: Exception) -> str:
+def said(cause: Exception) -> str:
     """Return the error text without its promise, which does not hold for the whole write."""
     return _PROMISE.sub("", str(cause))

@@ -13,16 +13,24 @@ state from the table, so any number of processes may run the steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
+from crdt_mor.errors import (
+    CommitUnknownError,
+    CrdtMorError,
+    ErasureUnfinishedError,
+    InvalidInputError,
+    StorageUnavailableError,
+    UnsupportedFeatureError,
+)
 from crdt_mor.events import rollback, sweep
 from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.log.deciding import Decision, said
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import ERASURES, POSTS, STAGED, erasure_path, only_own, stable_path
 from crdt_mor.log.steps import Put, put_surely
@@ -53,6 +61,7 @@ GROUPS_MAX: Final = 1000
 """Most file groups with their own mark. A larger erasure moves the mark of the whole table."""
 
 _CLOCK_AHEAD_MS: Final = 5_000
+_OF_THE_STORE: Final = (CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError)
 _EVERYTHING_KEPT: Final = RetentionPolicy(keep_ms=1 << 60)
 _LOOK_EVERY_S: Final = (0.05, 5.0)
 """Seconds between two looks while an erasure waits: first and longest."""
@@ -79,6 +88,22 @@ class Removed:
     files: int = 0
     bytes: int = 0
     retained_from: InstantTime = EPOCH
+
+
+@contextmanager
+def unfinished_by_the_store(session: Session) -> Iterator[Decision]:
+    """Raise `ErasureUnfinishedError` if the store fails once the rows are deleted (`is_made`)."""
+    decision = Decision(False)
+    try:
+        yield decision
+    except Exception as error:
+        known = isinstance(error, CrdtMorError) and not isinstance(error, _OF_THE_STORE)
+        if known or not decision.is_made:
+            raise
+        raise ErasureUnfinishedError(
+            "the erasure is not finished: the store failed. The rows are deleted, but files may still hold them. Check "
+            f"the cause, then erase again. table={session.config.name} cause={said(error)}"
+        ) from error
 
 
 # --- the notes --------------------------------------------------------------------------------------------------------

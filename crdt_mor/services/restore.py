@@ -11,6 +11,7 @@ from crdt_mor.events import restore as restoring
 from crdt_mor.events import rollback, sweep
 from crdt_mor.events.migration import require_restorable
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.points import Point
@@ -135,9 +136,10 @@ def restore(session: Session, to: Point) -> Restored:
             session.remember(session.run(sweep.sweep(session.publisher, done.value)))
         _require_carried_out(session)
         return Restored(target(done.value), name)
-    for given_up in (r for r in done.value.rolled_back if r.version == done.restore.version and not r.is_plan):
-        session.run(rollback.remove_files(session.publisher, given_up, None))
-    _require_carried_out(session)
+    with deciding(is_made=True):
+        for given_up in (r for r in done.value.rolled_back if r.version == done.restore.version and not r.is_plan):
+            session.run(rollback.remove_files(session.publisher, given_up, None))
+        _require_carried_out(session)
     return _said(done.plan, done.before, name)
 
 

@@ -14,22 +14,25 @@ import pytest
 from crdt_mor import (
     CommitUnknownError,
     CrdtMorError,
+    ErasureUnfinishedError,
     FormatError,
     InvalidInputError,
+    RestoreUnfinishedError,
     StorageRefusedError,
     StorageUnavailableError,
     Store,
     Table,
     UnsupportedFeatureError,
 )
-from crdt_mor.log.paths import PROPERTIES, VERSIONS
+from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import DelegatingStore
 from tests.failing import URI, FailingBucket, answered
 from tests.inside import hudi_folder_of
 from tests.posting import in_a_crowd
 from tests.simulated import Simulated
-from tests.stores import ScriptedStore, refusing
+from tests.stores import ScriptedStore, WatchedStore, refusing
+from tests.tiers import slow
 
 T = TypeVar("T")
 
@@ -130,6 +133,68 @@ def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outc
     assert "nothing was published" not in told
 
 
+STEPS: dict[str, tuple[Callable[[Table], Any], Callable[[Table], Any]]] = {
+    "add_rules": (lambda table: None, lambda table: table.add_rules(not_null="n")),
+    "drop_savepoint": (lambda table: table.savepoint("here"), lambda table: table.drop_savepoint("here")),
+    "erase": (lambda table: None, lambda table: table.maintenance.erase(where="n = 1")),
+    "erase columns": (lambda table: None, lambda table: table.maintenance.erase(where="n = 1", columns=["n"])),
+    "restore": (lambda table: table.savepoint("here"), lambda table: table.maintenance.restore("here")),
+}
+"""Calls that go on after their event: what precedes the table's last upsert, and the call."""
+
+
+class FailingFrom(WatchedStore):
+    """A store that refuses every call from one on."""
+
+    def __init__(self, store: Store, at: int | None) -> None:
+        super().__init__(store)
+        self._at = at
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if self._at is not None and len(self.calls) >= self._at:
+            raise StorageRefusedError(SAID)
+        return super().around(operation, path, call)
+
+
+def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError | None, int]:
+    """What a call changes whose store refuses every operation from one on; its error and its operations."""
+    prepare, call = STEPS[verb]
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    prepare(table)
+    table.upsert(rows("b"))
+    before = _shown(table)
+    store = FailingFrom(world.store, at)
+    told = None
+    try:
+        call(Table.open("simulated", store=store, environment=world.environment))
+    except CrdtMorError as error:
+        told = error
+    after = _shown(Table.open("simulated", store=world.store, environment=world.environment))
+    return before, after, told, len(store.calls)
+
+
+def _shown(table: Table) -> object:
+    return table.to_arrow().to_pylist(), table.rules, table.savepoints()
+
+
+@pytest.mark.parametrize(
+    "verb", ["add_rules", "drop_savepoint", "restore", *(slow(verb) for verb in ("erase", "erase columns"))]
+)
+def test_a_step_after_the_event_that_fails_does_not_say_that_nothing_was_published(verb: str) -> None:
+    before, after, told, operations = _done_until(verb, None)
+    assert (before != after, told) == (True, None)
+    seen = set()
+    for at in (1, operations * 4 // 5, operations - 3, operations - 1):
+        before, after, told, _ = _done_until(verb, at)
+        is_known = isinstance(told, CommitUnknownError | ErasureUnfinishedError | RestoreUnfinishedError)
+        assert before == after or told is None or is_known, f"operation {at}: {told!r}"
+        assert not is_known or "othing was published" not in str(told), f"operation {at}: {told!r}"
+        seen.add(is_known)
+    assert seen == {False, True}
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(error: Exception) -> None:
     world = Simulated()
@@ -171,6 +236,25 @@ def test_a_version_that_the_store_refuses_is_told_in_its_own_words() -> None:
     with pytest.raises(CrdtMorError, match="a simulated failure"):
         opened.upsert(rows("b"))
     assert table.count() == 1
+
+
+def test_a_posted_write_whose_post_cannot_be_deleted_is_a_commit() -> None:
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    asked: list[str] = []
+
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation == "delete" and path.startswith(POSTS):
+            asked.append(path)
+            raise ValueError("it failed")
+        return call()
+
+    store = ScriptedStore(world.store, script)
+    opened = in_a_crowd(Table.open("simulated", store=store, environment=world.environment))
+    assert opened.upsert(rows("b")).rows == 1
+    assert asked
+    assert table.count() == 2
 
 
 @pytest.mark.parametrize("status", [403, 507])
