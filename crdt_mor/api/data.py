@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from crdt_mor.api.rows import ArrowRows, in_types
 from crdt_mor.columns.arrow_input import as_arrow, read_arrow, require_arrow
+from crdt_mor.columns.types import narrow
 from crdt_mor.errors import InvalidInputError
 
 
@@ -106,7 +107,7 @@ def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None
 
 def ordinary(schema: pa.Schema) -> pa.Schema:
     """Convert the columns to types that every reader supports, such as `string` for `string_view`."""
-    return pa.schema([pa.field(field.name, _ordinary(field.type), field.nullable) for field in schema])
+    return pa.schema([pa.field(field.name, narrow(field.type), field.nullable) for field in schema])
 
 
 # --- one by one -------------------------------------------------------------------------------------------------------
@@ -194,25 +195,3 @@ def _no_rows(dtypes: Any) -> Any:
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in dtypes.to_dict().items()})
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(f"pass a pandas frame or its dtypes. type={type(dtypes).__name__}") from error
-
-
-_NARROW: Final[dict[pa.DataType, pa.DataType]] = {
-    **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
-    **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
-}
-
-
-def _ordinary(kind: pa.DataType) -> pa.DataType:
-    if kind in _NARROW:
-        return _NARROW[kind]
-    if pt.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _ordinary(kind.value_type), ordered=kind.ordered)
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(field.name, _ordinary(field.type), field.nullable) for field in kind])
-    if pt.is_map(kind):
-        return pa.map_(_ordinary(kind.key_type), _ordinary(kind.item_type), keys_sorted=kind.keys_sorted)
-    if pt.is_fixed_size_list(kind):
-        return pa.list_(_ordinary(kind.value_type), kind.list_size)
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_list_view(kind) or pt.is_large_list_view(kind):
-        return pa.list_(_ordinary(kind.value_type))
-    return kind

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns import decimals
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
 from crdt_mor.columns.types import is_list, stored_type, values_of, without_views
@@ -300,7 +300,7 @@ def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         data = data.cast(pa.decimal128(min(38, _DIGITS_OF_INT64 + 1 + target.scale), target.scale))
     if pt.is_decimal(data.type) and pt.is_floating(target) and data.null_count < len(data):
         raise pa.ArrowInvalid("a decimal is not exact as a float")
-    result = near_scale(data, target.scale if pt.is_decimal(target) else 0).cast(target)
+    result = decimals.cast(data, target)
     if pt.is_integer(data.type) and pt.is_float16(target):
         exact = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
         if not pc.all(exact, skip_nulls=True, min_count=0).as_py():

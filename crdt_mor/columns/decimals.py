@@ -24,5 +24,10 @@ def near_scale(data: _Values, scale: int) -> _Values:
     return data
 
 
+def cast(data: _Values, target: pa.DataType) -> _Values:
+    """Cast numbers as Arrow does, and decimals also where Arrow's division is wrong."""
+    return near_scale(data, target.scale if pt.is_decimal(target) else 0).cast(target)
+
+
 def _is_wide(kind: pa.DataType) -> bool:
     return bool(pt.is_decimal128(kind) or pt.is_decimal256(kind))

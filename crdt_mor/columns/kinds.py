@@ -8,14 +8,21 @@ suit a type that Arrow casts to its stored type and back. To add a type, add a f
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIME: Final = pa.time64("us")
@@ -26,6 +33,9 @@ _UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 _AS_NUMBER: Final = "cast to an integer, in the column's unit"
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 """A time zone given as an offset from UTC."""
+
+
+Values = TypeVar("Values", pa.Scalar, pa.ChunkedArray)
 
 
 class Kind:
@@ -60,6 +70,10 @@ class Kind:
         """Return the type in files; raise `SchemaMismatchError` if there is none."""
         return self.stored_as
 
+    def in_polars(self, kind: pa.DataType) -> pa.DataType:
+        """Return a type that polars has, for the same values."""
+        return kind
+
     def spelled(self, kind: pa.DataType) -> str:
         """Return the type's name in a table's schema; `type_named` parses it."""
         return str(kind)
@@ -67,6 +81,24 @@ class Kind:
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         """Return the type with a name that Arrow does not parse, or None; raise ValueError for wrong parameters."""
         return None
+
+    # --- values as text -----------------------------------------------------------------------------------------------
+
+    def in_csv(self, kind: pa.DataType) -> pa.DataType:
+        """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
+        return kind
+
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        """Return the type that Arrow's JSON reader is asked for."""
+        return kind
+
+    def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        """Convert values of Arrow's readers; raise `pyarrow.ArrowInvalid` for other values."""
+        return self.from_texts(data, kind) if pt.is_string(data.type) else data.cast(kind)
+
+    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
+        """Parse texts; raise `pyarrow.ArrowInvalid` for others."""
+        return texts.cast(kind)
 
     # --- the types of two writers -------------------------------------------------------------------------------------
 
@@ -158,6 +190,21 @@ class _Floats(_Number):
     def spelled(self, kind: pa.DataType) -> str:
         return f"float{kind.bit_width}"
 
+    def in_csv(self, kind: pa.DataType) -> pa.DataType:
+        return pa.string() if pt.is_float16(kind) else kind
+
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        return pa.float32() if pt.is_float16(kind) else kind
+
+    def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        if not pt.is_float16(kind):
+            return super().from_reader(data, kind)
+        given = data.cast(pa.float32())
+        halves = given.cast(kind)
+        if pc.any(pc.and_(pc.is_inf(halves.cast(pa.float32())), pc.invert(pc.is_inf(given)))).as_py():
+            raise pa.ArrowInvalid("a number is beyond those of halffloat")
+        return halves
+
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return super().join(left, right) or pa.float64()
 
@@ -181,6 +228,15 @@ class _Decimals(_Number):
         precision, scale = map(int, parameters)
         return getattr(pa, "decimal128" if name == "decimal" else name)(precision, scale)
 
+    def in_polars(self, kind: pa.DataType) -> pa.DataType:
+        return pa.decimal128(kind.precision, kind.scale) if pt.is_decimal256(kind) else kind
+
+    def in_csv(self, kind: pa.DataType) -> pa.DataType:
+        return kind if pt.is_decimal128(kind) else pa.string()
+
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= DECIMAL_DIGITS else kind
+
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
         return super().accepts(given, declared) and not pt.is_floating(given)
 
@@ -191,6 +247,17 @@ class _Texts(Kind):
 
     def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
         return kind.storage_type if isinstance(kind, pa.JsonType) else kind
+
+    def in_polars(self, kind: pa.DataType) -> pa.DataType:
+        return self.stored_as if pt.is_string_view(kind) else kind
+
+    def in_csv(self, kind: pa.DataType) -> pa.DataType:
+        return kind if pt.is_large_string(kind) else pa.string()
+
+    in_json = in_csv
+
+    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
+        return texts.cast(self.declared(kind, "")).cast(kind)
 
     def takes_all(self, declared: pa.DataType) -> bool:
         return True
@@ -206,6 +273,21 @@ class _Bytes(Kind):
         (size,) = parameters
         return pa.binary(int(size)) if size.isdigit() else None
 
+    def in_polars(self, kind: pa.DataType) -> pa.DataType:
+        return self.stored_as if pt.is_binary_view(kind) else kind
+
+    in_csv = in_polars
+
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        return pa.string()
+
+    def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        """Decode the bytes of JSON texts (RFC 4648, section 4), as the command line prints them."""
+        if not pt.is_string(data.type):
+            return data.cast(kind)
+        values = [None if text is None else _decoded(text) for text in data.to_pylist()]
+        return pa.chunked_array([pa.array(values, pa.binary()).cast(kind)])
+
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         return self.takes_all(declared) or bool(batch == declared)
 
@@ -217,7 +299,21 @@ class _Bytes(Kind):
         return [pa.binary(), declared, target] if sized else super().steps(given, declared, target)
 
 
-class _Dates(Kind):
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise pa.ArrowInvalid(
+            f"bytes in JSON are base64 text, and this is not: {error}. value={text[:40]!r}"
+        ) from error
+
+
+class _Temporal(Kind):
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        return pa.string()
+
+
+class _Dates(_Temporal):
     samples = (pa.date32(), pa.date64())
     stored_as = pa.date32()
 
@@ -238,7 +334,7 @@ class _Dates(Kind):
         return super().steps(given, declared, target)
 
 
-class _TimesOfDay(Kind):
+class _TimesOfDay(_Temporal):
     samples = (pa.time32("s"), pa.time32("ms"), TIME, pa.time64("ns"))
     stored_as = pa.int64()
     mixes = False
@@ -246,6 +342,11 @@ class _TimesOfDay(Kind):
 
     def inner(self, kind: pa.DataType) -> pa.DataType:
         return TIME
+
+    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
+        """Parse texts behind a date, because Arrow parses no time of day alone."""
+        moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+        return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return left if left == right else TIME
@@ -271,7 +372,7 @@ class _TimesOfDay(Kind):
         )
 
 
-class _Timestamps(Kind):
+class _Timestamps(_Temporal):
     samples = (
         *map(pa.timestamp, _UNITS), pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), TIMESTAMP,
         pa.timestamp("ns", "Europe/Berlin"),
@@ -330,7 +431,6 @@ class _Unknown(Kind):
     """The types that no table can have, and types with inner types."""
 
     samples = ()
-    mixes = False
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
         raise unsupported(kind, column, self._instead(kind))
@@ -342,6 +442,17 @@ class _Unknown(Kind):
         if pt.is_duration(kind):
             return "cast to int64, and note the unit in the column's name or comment"
         return "give the column a type" if pt.is_null(kind) else "cast to a type in docs/types.md"
+
+    def in_csv(self, kind: pa.DataType) -> pa.DataType:
+        return pa.string() if pt.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) else kind
+
+    def in_json(self, kind: pa.DataType) -> pa.DataType:
+        return pa.string() if pt.is_temporal(kind) else kind
+
+    def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+        if isinstance(kind, pa.BaseExtensionType):
+            data = kind_of(kind.storage_type).from_reader(data, kind.storage_type)
+        return super().from_reader(data, kind)
 
     def way_out(self, kind: pa.DataType) -> str:
         if isinstance(kind, pa.UuidType):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from base64 import b64decode
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.casts import offsets_of, to_declared
-from crdt_mor.columns.types import is_list
+from crdt_mor.columns.kinds import kind_of
+from crdt_mor.columns.types import is_list, values_of
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -56,50 +56,23 @@ class ColumnTypes:
         return name in self.given.names
 
 
-def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
-    """Parse texts. Arrow parses a time of day only behind a date."""
-    if not pt.is_time(kind):
-        return texts.cast(kind)
-    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
-    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
-
-
 # --- how Arrow's readers take a type ----------------------------------------------------------------------------------
 
 
 def csv_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
-    if pt.is_dictionary(kind):
-        return csv_type(kind.value_type)
-    if pt.is_binary_view(kind):
-        return pa.binary()
-    is_text = pt.is_nested(kind) or pt.is_string_view(kind) or isinstance(kind, pa.BaseExtensionType)
-    is_text = is_text or pt.is_float16(kind) or (pt.is_decimal(kind) and not pt.is_decimal128(kind))
-    return pa.string() if is_text else kind
+    return kind_of(values_of(kind)).in_csv(values_of(kind))
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that Arrow's JSON reader is asked for. A map becomes a list of entries, bytes become text."""
-    if isinstance(kind, pa.JsonType):
-        return pa.string()
-    if pt.is_dictionary(kind):
-        return json_type(kind.value_type)
     if pt.is_map(kind):
         return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(kind.item_type))]))
     if pt.is_struct(kind):
         return pa.struct([inner.with_type(json_type(inner.type)) for inner in kind])
     if is_list(kind):
         return pa.list_(kind.value_field.with_type(json_type(kind.value_type)))
-    if pt.is_temporal(kind) or _is_bytes(kind) or pt.is_string_view(kind):
-        return pa.string()
-    if pt.is_decimal(kind) and kind.precision <= 38:
-        return pa.decimal128(kind.precision, kind.scale)
-    return pa.float32() if pt.is_float16(kind) else kind
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    binary = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind)
-    return bool(binary)
+    return kind_of(values_of(kind)).in_json(values_of(kind))
 
 
 def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -109,32 +82,11 @@ def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """
     if data.type == kind and str(data.type) == str(kind):
         return data
-    if isinstance(kind, pa.BaseExtensionType):
-        return in_type(data, kind.storage_type).cast(kind)
     if pt.is_nested(kind) and pt.is_nested(data.type):
         return pa.chunked_array([_nested(chunk, kind) for chunk in data.chunks], kind)
     if pt.is_dictionary(kind):
         return to_declared(in_type(data, kind.value_type), kind)
-    if pt.is_float16(kind):
-        return _half(data.cast(pa.float32()))
-    if pt.is_string(data.type):
-        return _from_base64(data, kind) if _is_bytes(kind) else from_texts(data, kind)
-    return data.cast(kind)
-
-
-def _from_base64(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Decode the bytes of JSON texts (RFC 4648, section 4), as the command line prints them."""
-    values = [None if text is None else _decoded(text) for text in texts.to_pylist()]
-    return pa.chunked_array([pa.array(values, pa.binary()).cast(kind)])
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except ValueError as error:
-        raise pa.ArrowInvalid(
-            f"bytes in JSON are base64 text, and this is not: {error}. value={text[:40]!r}"
-        ) from error
+    return kind_of(kind).from_reader(data, kind)
 
 
 def _nested(data: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -162,13 +114,6 @@ def _nested(data: pa.Array, kind: pa.DataType) -> pa.Array:
     item = inner(values, kind.value_type)
     lists = pa.ListArray.from_arrays(offsets, item, pa.list_(kind.value_field), mask=mask)
     return to_declared(pa.chunked_array([lists]), kind).chunk(0)
-
-
-def _half(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    halves = data.cast(pa.float16())
-    if pc.any(pc.and_(pc.is_inf(halves.cast(pa.float32())), pc.invert(pc.is_inf(data)))).as_py():
-        raise pa.ArrowInvalid("a number is beyond those of halffloat")
-    return halves
 
 
 # --- guessed types ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -21,6 +22,7 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 _KEYS = {pa.string(), pa.large_string(), pa.string_view()}
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_NARROW = {**_VIEWS, pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -94,17 +96,29 @@ def without_views(kind: pa.DataType) -> pa.DataType:
     return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
 
 
-def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+@lru_cache(maxsize=1024)
+def narrow(kind: pa.DataType) -> pa.DataType:
+    """Replace views and large types of text, bytes and lists by the types that every reader supports."""
+    return with_leaves(kind, lambda leaf: _NARROW.get(leaf, leaf), narrow_lists=True)
+
+
+def with_leaves(
+    kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], *, narrow_lists: bool = False
+) -> pa.DataType:
     """Apply `change` to each type without inner types."""
+
+    def within(field: pa.Field) -> pa.Field:
+        return field.with_type(with_leaves(field.type, change, narrow_lists=narrow_lists))
+
     if pt.is_dictionary(kind):
         return pa.dictionary(kind.index_type, with_leaves(kind.value_type, change), ordered=kind.ordered)
     if pt.is_struct(kind):
-        return pa.struct([field.with_type(with_leaves(field.type, change)) for field in kind])
+        return pa.struct([*map(within, kind)])
     if pt.is_map(kind):
-        item = kind.item_field.with_type(with_leaves(kind.item_type, change))
-        return pa.map_(with_leaves(kind.key_type, change), item, keys_sorted=kind.keys_sorted)
+        return pa.map_(change(kind.key_type), within(kind.item_field), keys_sorted=kind.keys_sorted)
     if is_list(kind):
-        return list_like(kind, kind.value_field.with_type(with_leaves(kind.value_type, change)))
+        item = within(kind.value_field)
+        return pa.list_(item) if narrow_lists and not pt.is_fixed_size_list(kind) else list_like(kind, item)
     return change(kind)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns import decimals
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.ground.late_imports import Late
@@ -98,7 +98,7 @@ def encoded_ordering(ordering: pa.Array) -> pa.Array:
 
 def _wide_decimal(ordering: pa.Array) -> pa.Array:
     try:
-        return near_scale(ordering, _DECIMAL.scale).cast(_DECIMAL)
+        return decimals.cast(ordering, _DECIMAL)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             "an ordering value of a delete has at most 23 digits before the point and 15 after it in Hudi's format. "

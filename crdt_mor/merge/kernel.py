@@ -10,11 +10,10 @@ key_words.py      keys as machine words
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.types import narrow
 from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.at_once import AtOnce, can_be_at_once, read_at_once, resolve_at_once
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
@@ -79,7 +78,7 @@ def polars_type(arrow: pa.DataType) -> pl.DataType:
 def to_arrow(frame: pl.DataFrame) -> pa.Table:
     """Convert a frame to stored Arrow types: `string` and `binary` instead of views, which pyarrow cannot process."""
     table = in_views(frame)
-    target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
+    target = pa.schema([field.with_type(narrow(field.type)) for field in table.schema])
     return table if table.schema == target else table.cast(target)
 
 
@@ -95,16 +94,3 @@ def in_views(frame: pl.DataFrame) -> pa.Table:
     flat = frame.drop(nested).to_arrow(compat_level=pl.CompatLevel.newest())
     columns = {name: within[name] if name in nested else flat[name] for name in frame.columns}
     return pa.table(columns)
-
-
-@lru_cache(maxsize=1024)
-def _small(arrow: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
-        return pa.string()
-    if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):
-        return pa.binary()
-    if pa.types.is_large_list(arrow):
-        return pa.list_(arrow.value_field.with_type(_small(arrow.value_type)))
-    if pa.types.is_struct(arrow):
-        return pa.struct([field.with_type(_small(field.type)) for field in arrow])
-    return arrow

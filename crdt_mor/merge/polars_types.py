@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.types as pt
 
+from crdt_mor.columns import decimals
 from crdt_mor.columns.casts import to_declared
-from crdt_mor.columns.decimals import near_scale
-from crdt_mor.columns.types import without_views
+from crdt_mor.columns.kinds import kind_of
+from crdt_mor.columns.types import with_leaves
 
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:
@@ -38,28 +38,12 @@ def polars_schema(schema: pa.Schema) -> pl.Schema:
 
 @lru_cache(maxsize=1024)
 def _known(kind: pa.DataType) -> pa.DataType:
-    if pt.is_timestamp(kind) and kind.tz is not None:
-        return kind if _has_zone(kind.tz) else pa.timestamp(kind.unit, "UTC")
-    if pt.is_decimal256(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    if pt.is_string_view(kind) or pt.is_binary_view(kind):
-        return without_views(kind)
-    if pt.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _known(kind.value_type), ordered=kind.ordered)
-    if pt.is_map(kind):
-        return pa.map_(kind.key_type, _field(kind.item_field), keys_sorted=kind.keys_sorted)
-    if pt.is_struct(kind):
-        return pa.struct([_field(field) for field in kind])
-    if pt.is_fixed_size_list(kind):
-        return pa.list_(_field(kind.value_field), kind.list_size)
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        build = pa.large_list if pt.is_large_list(kind) else pa.list_
-        return build(_field(kind.value_field))
-    return kind
+    return with_leaves(kind, _leaf)
 
 
-def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(_known(field.type))
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    zone = getattr(kind, "tz", None)
+    return kind_of(kind).in_polars(kind) if zone is None or _has_zone(zone) else pa.timestamp(kind.unit, "UTC")
 
 
 @lru_cache(maxsize=1024)
@@ -73,4 +57,4 @@ def _has_zone(name: str) -> bool:
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
     values = series.to_arrow(compat_level=pl.CompatLevel.newest())  # keys and ordering values: never nested
-    return near_scale(values, kind.scale if pt.is_decimal(kind) else 0).cast(kind)
+    return decimals.cast(values, kind)

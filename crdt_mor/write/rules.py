@@ -12,11 +12,10 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.types as pt
 
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
-from crdt_mor.columns.text_types import from_texts
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.polars_types import polars_frame
@@ -316,10 +315,9 @@ def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, mergi
 
 def _default_text(value: object, column: pa.Field) -> str:
     try:
-        is_text = isinstance(value, str)
-        scalar = from_texts(pa.scalar(value), column.type) if is_text else pa.scalar(value, column.type)
+        scalar = _default(value, column) if isinstance(value, str) else pa.scalar(value, column.type)
         text = scalar.cast(pa.string()).as_py()
-        is_number = isinstance(value, int | float) and pt.is_time(column.type)  # a number without a unit
+        is_number = isinstance(value, int | float) and not kind_of(column.type).mixes  # a number without a unit
         is_same = isinstance(text, str) and not is_number and _default(text, column).equals(scalar)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         is_same = False
@@ -332,7 +330,7 @@ def _default_text(value: object, column: pa.Field) -> str:
 
 
 def _default(text: str, column: pa.Field) -> pa.Scalar:
-    return from_texts(pa.scalar(text, pa.string()), column.type)
+    return kind_of(column.type).from_texts(pa.scalar(text, pa.string()), column.type)
 
 
 def default_values(rules: Rules, schema: TableSchema) -> Iterator[tuple[str, object]]:
