@@ -10,6 +10,7 @@ from crdt_mor.api.create import refuse_inside_a_table
 from crdt_mor.api.migration import address_of, require_beside, store_beside
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import deciding
 from crdt_mor.services import copy as service
 from crdt_mor.services.copy import Copied, CopyProgress
 from crdt_mor.services.verify import verify as read_whole
@@ -43,7 +44,8 @@ def copy(
 
 
 def _require_sound(session: Session, target: Store, address: str) -> None:
-    found = read_whole(Session.open(address, session.environment, session.expiry_ms, target))
+    with deciding(is_made=True):
+        found = read_whole(Session.open(address, session.environment, session.expiry_ms, target))
     if not found.is_sound:
         first = found.findings[0]
         raise FormatError(

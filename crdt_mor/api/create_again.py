@@ -16,7 +16,6 @@ from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import SchemaMismatchError, TableExistsError
 from crdt_mor.events.session import Session
-from crdt_mor.log.deciding import deciding
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
@@ -63,8 +62,7 @@ def start(session: Session, asked: Asked | None) -> None:
     """Start a new table (`asked` is None), or an existing table after comparing it."""
     if asked is not None:
         require_asked_for(session, asked)
-    with deciding(is_made=asked is None):  # a new table's properties exist already
-        session.start()
+    session.start()
 
 
 def require_asked_for(session: Session, asked: Asked) -> None:

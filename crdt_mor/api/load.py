@@ -107,7 +107,7 @@ def load(
         raise
     with deciding(is_made=True):
         loads.put_in_place(store, table.table_id)
-    with suppress(CrdtMorError):  # remains of other loads are invisible
+    with suppress(Exception):  # remains of other loads are invisible
         loads.clear(store, table.table_id)
 
 

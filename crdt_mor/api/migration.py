@@ -27,6 +27,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.events.handle import read_config
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -147,7 +148,8 @@ def migrate(
         with suppress(InvalidInputError):  # another process may have opened the new table
             cancel(session, target)
         raise
-    return _report(session, target, opened, address, migration)
+    with deciding(is_made=True):
+        return _report(session, target, opened, address, migration)
 
 
 def cancel_migration(

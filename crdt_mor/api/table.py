@@ -43,6 +43,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.log.deciding import deciding
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model import layout as layouts
 from crdt_mor.model.alteration import property_of
@@ -188,10 +189,11 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         found, is_new = put_properties(
             objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules, said
         )
-        session = Session(objects, environment, found, expiry_ms, str(uri))
-        session.inline = inline
-        start(session, None if is_new else Asked.of(config, columns, layout, rules, odd))
-        return cls._of(session, str(uri), objects if store is not None else None)
+        with deciding(is_made=is_new):
+            session = Session(objects, environment, found, expiry_ms, str(uri))
+            session.inline = inline
+            start(session, None if is_new else Asked.of(config, columns, layout, rules, odd))
+            return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod
     def create_from(
@@ -273,10 +275,11 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         properties, config = new_properties(environment, str(uri), config, columns, layout, rules, names)
         new = load.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
         load.load(new, map(Renames(odd).batch, rows.read()), rows.rows, info, on_progress)
-        return cls(
-            uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
-            environment=environment,
-        )  # fmt: skip
+        with deciding(is_made=True):
+            return cls(
+                uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
+                environment=environment,
+            )  # fmt: skip
 
     @classmethod
     def open(

@@ -136,9 +136,11 @@ class Migration:
             rest = self._window(value, Step(origin.step.until, value.clock))
             if closed and not value.pending and not rest.commits:
                 self._grow(value)  # columns may be added without rows
-                opened = self.target.run(migration.open_target(self.target.publisher, arrived, value, self._author))
-                if _origin(self.target.remember(opened)).is_opened:
+                steps = migration.open_target(self.target.publisher, arrived, value, self._author)
+                opened = self.target.remember(self.target.run(steps))
+                if _origin(opened).is_opened:
                     self._tell("opened", 0, 0)
+                    return opened
                 continue
             if origin.step.until != EPOCH and (closed or self._is_little(rest, left_before)):
                 self._close(value)

@@ -17,11 +17,14 @@ from crdt_mor import (
     ErasureUnfinishedError,
     FormatError,
     InvalidInputError,
+    MemoryStore,
     RestoreUnfinishedError,
     StorageRefusedError,
     StorageUnavailableError,
     Store,
     Table,
+    TableArrivingError,
+    TableNotFoundError,
     UnsupportedFeatureError,
 )
 from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS
@@ -203,6 +206,47 @@ def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(err
         Table.create("simulated", SCHEMA, key="id", store=store, environment=world.environment)
     assert "nothing was published" not in str(told.value)
     assert Table.open("simulated", store=world.store, environment=world.environment).version == 0
+
+
+@pytest.mark.parametrize("verb", ["copy", "create", "create_from", "migrate"])
+def test_a_table_that_was_made_is_not_told_as_unpublished(verb: str) -> None:
+    """The store refuses every call from one on, to the last: what the call reads after it has made the table, too."""
+
+    def made(at: int | None) -> tuple[CrdtMorError | None, int, bool]:
+        world = Simulated()
+        table = world.create(SCHEMA, key="id", buckets=1)
+        table.upsert(rows("a"))
+        there = FailingFrom(MemoryStore(world.environment.now_ms), at)
+        settings: dict[str, Any] = {"key": "id", "buckets": 1, "store": there, "environment": world.environment}
+        calls: dict[str, Callable[[], object]] = {
+            "copy": lambda: table.copy("there", store=there),
+            "create": lambda: Table.create("there", SCHEMA, **settings),
+            "create_from": lambda: Table.create_from("there", rows("a"), **settings),
+            "migrate": lambda: table.maintenance.migrate("there", store=there),
+        }
+        told = None
+        try:
+            calls[verb]()
+        except CrdtMorError as error:
+            told = error
+        return told, len(there.calls), _takes_writes(there.store, world.environment)
+
+    told, operations, _ = made(None)
+    assert told is None
+    last = range(operations - 1, 0, -1)
+    found = [made(at)[::2] for at in last[::3][:3]]
+    assert any(is_there for _, is_there in found), "the table is made before the last calls"
+    for told, is_there in found:
+        assert not is_there or told is None or isinstance(told, CommitUnknownError), f"{told!r}"
+
+
+def _takes_writes(store: Store, environment: SimulatedEnvironment) -> bool:
+    try:
+        table = Table.open("there", store=store, environment=environment)
+        table.upsert(rows("z"))
+    except (TableNotFoundError, TableArrivingError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
