@@ -108,7 +108,7 @@ def compactions(folder: Path, data: pl.DataFrame) -> None:
         assert plan is not None
         plans[name] = (table, plan)
 
-    def execute(table: mor.Table, plan: mor.CompactionPlan) -> None:
+    def execute(table: mor.Table, plan: mor.parts.CompactionPlan) -> None:
         for file in table.maintenance.execute(plan):
             (Path(table.uri) / file.path).unlink()
 

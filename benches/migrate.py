@@ -62,9 +62,9 @@ def write(address: str, log: str, writer: int, size: int, rate: float, stop: Eve
                 try:
                     table.upsert(rows(keys_of(writer, number, size), number), token=(f"writer{writer}", number))
                     break
-                except mor.TableMovedError as moved:
+                except mor.errors.TableMovedError as moved:
                     table = mor.Table.open(moved.uri)
-                except mor.TableArrivingError:
+                except mor.errors.TableArrivingError:
                     time.sleep(0.02)
             lines.write(json.dumps([max(due, started), time.time(), table.uri]) + "\n")
             lines.flush()

@@ -67,7 +67,7 @@ class World:
     def __init__(self, size: Size, settings: dict[str, Any]) -> None:
         self.size = size
         self.environment = SimulatedEnvironment()
-        self.store = mor.MemoryStore(self.environment.now_ms)
+        self.store = mor.store.MemoryStore(self.environment.now_ms)
         self.chance = random.Random(1)
         self.commits = 0
         self.table = mor.Table.create(

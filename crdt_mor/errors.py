@@ -219,3 +219,40 @@ class PayloadNotAllowedError(UnknownPayloadError):
 
 class PayloadError(CrdtMorError):
     """A payload raised, or returned an invalid state, during a merge."""
+
+
+__all__ = [
+    "CheckpointExpiredError",
+    "ClockError",
+    "CommitUnknownError",
+    "ConstraintViolationError",
+    "CrdtMorError",
+    "EarlierWritePendingError",
+    "ErasureUnfinishedError",
+    "ForkedProcessError",
+    "FormatError",
+    "FutureSnapshotError",
+    "InvalidInputError",
+    "InvalidUseError",
+    "LawError",
+    "PartitionNotInKeyWarning",
+    "PayloadError",
+    "PayloadNotAllowedError",
+    "RestoreUnfinishedError",
+    "SchemaMismatchError",
+    "SnapshotExpiredError",
+    "StorageRefusedError",
+    "StorageUnavailableError",
+    "TableArrivingError",
+    "TableExistsError",
+    "TableMovedError",
+    "TableMovedWarning",
+    "TableNotFoundError",
+    "TableReplacedError",
+    "TokenOrderError",
+    "UnknownPayloadError",
+    "UnsupportedFeatureError",
+    "UnsupportedVersionError",
+    "UpkeepWarning",
+    "WriterExpiredError",
+]

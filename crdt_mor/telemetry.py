@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
 
-def instrument(meter_provider: MeterProvider | None = None) -> mor.Observation:
+def instrument(meter_provider: MeterProvider | None = None) -> mor.observing.Observation:
     """Count commits, lost races, rollbacks, plans and adoptions of this process, until the handle is removed.
 
     Args:
@@ -40,7 +40,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> mor.Observation:
     try:
         from opentelemetry import metrics
     except ImportError as error:
-        raise mor.UnsupportedFeatureError(
+        raise mor.errors.UnsupportedFeatureError(
             f"metrics need OpenTelemetry's API: pip install 'crdt-mor[otel]'. missing={error.name}"
         ) from error
     meter = metrics.get_meter("crdt_mor", meter_provider=meter_provider)
@@ -54,23 +54,23 @@ def instrument(meter_provider: MeterProvider | None = None) -> mor.Observation:
     plans = meter.create_counter("crdt_mor.plans", "1", "Steps of plans: scheduled, executed, completed, cancelled.")
     adopted = meter.create_counter("crdt_mor.adopted_commits", "1", "Commits of Hudi's that this process adopted.")
 
-    def record(event: mor.Event) -> None:
+    def record(event: mor.observing.Event) -> None:
         of_table = {"table": event.table}
         match event:
-            case mor.CommitEvent():
+            case mor.observing.CommitEvent():
                 attributes = of_table | {"operation": event.operation}
                 commits.add(1, attributes)
                 duration.record(max(0, event.duration_ms) / 1000, attributes)
                 rows.add(event.rows, attributes)
                 deletes.add(event.deletes, attributes)
                 size.add(event.bytes, attributes)
-            case mor.RaceLostEvent():
+            case mor.observing.RaceLostEvent():
                 races.add(1, of_table)
-            case mor.RollbackEvent():
+            case mor.observing.RollbackEvent():
                 rollbacks.add(1, of_table | {"others": event.others})
-            case mor.PlanEvent():
+            case mor.observing.PlanEvent():
                 plans.add(1, of_table | {"action": event.action, "state": event.state})
-            case mor.AdoptionEvent():
+            case mor.observing.AdoptionEvent():
                 adopted.add(event.commits, of_table)
 
     return mor.observe(record)

@@ -41,7 +41,7 @@ def main(folder: str) -> None:
         new = pl.DataFrame({"sensor": range(1_000_000, 1_000_010), "celsius": [21.5] * 10, "humidity": [0.4] * 10})
         try:
             table.upsert(new)  # a column that nobody announced is refused
-        except mor.SchemaMismatchError as error:
+        except mor.errors.SchemaMismatchError as error:
             print(error)
         table.upsert(new, schema_mode="merge")
         for _row in range(2):  # the second of these rows began after the column was there

@@ -21,7 +21,7 @@ def main(folder: str) -> None:
     schema = pa.schema([("film", pa.string()), ("stars", pa.float64())])
     try:
         mor.Table.create(str(Path(folder, "wrong")), schema, key="film", merge={"stars": Mean()})
-    except mor.LawError as error:
+    except mor.errors.LawError as error:
         print(error)
         assert "associative" in error.laws
         assert "regrouping" in error.laws

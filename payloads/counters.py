@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Kind, Payload, PayloadError
+from crdt_mor import InvalidInputError, Kind, Payload
+from crdt_mor.errors import PayloadError
 
 WIDE = Context(prec=40)
 

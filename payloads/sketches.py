@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Dot, InvalidInputError, Kind, Payload, UnknownPayloadError
+from crdt_mor import Dot, InvalidInputError, Kind, Payload
+from crdt_mor.errors import UnknownPayloadError
 from crdt_mor.payloads import theta
 from crdt_mor.payloads.flat import concatenated, each, first_of, last_of
 

@@ -17,12 +17,13 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from crdt_mor import Store, Table
+from crdt_mor import Table
 from crdt_mor.log.paths import POSTS, post_path
 from crdt_mor.log.posts import Post, encode_post
 from crdt_mor.model.authors import Author, application_of
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.posts import PostName
+from crdt_mor.store import Store
 from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.write.posts import post_of
 from crdt_mor.write.statements import Operation, RowsStatement, Statements

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from crdt_mor import LocalStore, MemoryStore, StorageUnavailableError, Store
+from crdt_mor import StorageUnavailableError
+from crdt_mor.store import LocalStore, MemoryStore, Store
 from crdt_mor.testing.faults import DelegatingStore
 from tests.tiers import slow
 

@@ -19,14 +19,13 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import (
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.cli.main import app
+from crdt_mor.errors import (
     FutureSnapshotError,
-    InvalidInputError,
     InvalidUseError,
     LawError,
-    MemoryStore,
     SchemaMismatchError,
-    Table,
     TableExistsError,
     TableNotFoundError,
     TableReplacedError,
@@ -34,9 +33,9 @@ from crdt_mor import (
     UnknownPayloadError,
     UnsupportedFeatureError,
 )
-from crdt_mor.cli.main import app
 from crdt_mor.payloads import Counter, Last, LatestBy
 from crdt_mor.readers.polars import scan_table
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("price", pa.float64()), ("day", pa.string())])
 ROWS = pa.table({"id": ["a", "b"], "n": [1, 2], "price": [1.5, 2.5], "day": ["mon", "tue"]}, SCHEMA)

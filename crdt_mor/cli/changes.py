@@ -122,12 +122,12 @@ def _diff_of_tables(
 def _other_table(uri: str, other: str) -> mor.Table:
     try:
         return inputs.opened(other, uri)
-    except mor.TableNotFoundError as error:
+    except mor.errors.TableNotFoundError as error:
         try:
             mor.parse_point(other)
         except mor.InvalidInputError:
             raise error from None
-        raise mor.TableNotFoundError(
+        raise mor.errors.TableNotFoundError(
             "there is no table here to compare with. To compare two moments, pass both: "
             f"crdt-mor diff {shlex.quote(uri)} {shlex.quote(other)} now. path={other}"
         ) from error

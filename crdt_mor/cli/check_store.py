@@ -43,5 +43,5 @@ def check_store(
         raise typer.Exit(BROKEN)
 
 
-def _told(check: mor.StoreCheck) -> dict[str, object]:
+def _told(check: mor.results.StoreCheck) -> dict[str, object]:
     return {f"made by {number} put{'' if number == 1 else 's'}": names for number, names in check.winners.items()}

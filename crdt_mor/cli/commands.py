@@ -256,7 +256,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
 def _rows(scan: mor.Scan) -> dict[str, object]:
     try:
         return {"rows": scan.count(), "damage": None}
-    except (mor.FormatError, mor.SnapshotExpiredError) as error:
+    except (mor.errors.FormatError, mor.SnapshotExpiredError) as error:
         return {"rows": None, "damage": str(error)}
 
 
@@ -349,7 +349,7 @@ def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     """Return a filter for instants completed after a point, even one before the retained history."""
     if isinstance(point, int):
         if point > table.version:
-            raise mor.FutureSnapshotError(
+            raise mor.errors.FutureSnapshotError(
                 f"the version does not exist yet: see crdt-mor history. since={point} newest={table.version}"
             )
         return pl.col("version") > point
@@ -363,7 +363,7 @@ def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     return pl.col("completed_at") > pl.lit(str(moment))
 
 
-def _compacted(done: mor.Compacted) -> str:
+def _compacted(done: mor.results.Compacted) -> str:
     groups = f"compacted {done.barrier}: {done.file_groups} file groups"
     if done.logs_only:
         alone = "" if done.logs_only == done.file_groups else f" of {done.logs_only}"

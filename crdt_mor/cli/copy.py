@@ -44,7 +44,7 @@ def copy(
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[mor.CopyProgress], None] | None]:
+def _bar() -> Iterator[Callable[[mor.results.CopyProgress], None] | None]:
     console = render.stderr()
     if not console.is_terminal:
         yield None
@@ -58,7 +58,7 @@ def _bar() -> Iterator[Callable[[mor.CopyProgress], None] | None]:
     with Progress(*columns, console=console, transient=True) as bars:
         line = bars.add_task("", total=None, objects="")
 
-        def tell(now: mor.CopyProgress) -> None:
+        def tell(now: mor.results.CopyProgress) -> None:
             objects = f"{now.objects:,} of {now.of_objects:,}"
             bars.update(line, total=now.of_bytes, completed=now.bytes, objects=objects)
 

@@ -98,7 +98,7 @@ def create_from(
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[mor.LoadProgress], None] | None]:
+def _bar() -> Iterator[Callable[[mor.results.LoadProgress], None] | None]:
     console = render.stderr()
     if not console.is_terminal:
         yield None
@@ -109,7 +109,7 @@ def _bar() -> Iterator[Callable[[mor.LoadProgress], None] | None]:
     with Progress(*columns, console=console, transient=True) as progress:
         line = progress.add_task("reading", total=None, rows="")
 
-        def show(now: mor.LoadProgress) -> None:
+        def show(now: mor.results.LoadProgress) -> None:
             of_all = "" if now.total is None else f" of {now.total:,}"
             doing = "reading" if now.phase == "read" else "writing"
             progress.update(

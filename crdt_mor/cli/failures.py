@@ -80,8 +80,8 @@ def warnings_told(*, json: bool) -> Iterator[None]:
     def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
         say_warning(category.__name__, str(message))
 
-    def tell_of_wait(event: mor.Event) -> None:
-        if isinstance(event, mor.WaitEvent):
+    def tell_of_wait(event: mor.observing.Event) -> None:
+        if isinstance(event, mor.observing.WaitEvent):
             say_warning(type(event).__name__, event.message)
 
     with warnings.catch_warnings(), mor.observe(tell_of_wait):

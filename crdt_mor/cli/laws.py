@@ -44,10 +44,10 @@ def laws(
     loaded = payload_at(payload)
     _leave_no_cache_here()
     deep = _has_hypothesis()
-    error: mor.LawError | None = None
+    error: mor.errors.LawError | None = None
     try:
         mor.check_laws(loaded, deep=deep, examples=examples)
-    except mor.LawError as broken:
+    except mor.errors.LawError as broken:
         error = broken
     kept = {law: error is None or law not in error.laws for law in laws_of(loaded)}
     kept |= dict.fromkeys(error.laws if error else (), False)

@@ -89,7 +89,7 @@ class _Rounds:
         self._print(uri, done)
         return done.ok and not any(action.service == "maintain" for action in done.actions)
 
-    def _print(self, uri: str, done: mor.Maintained) -> None:
+    def _print(self, uri: str, done: mor.results.Maintained) -> None:
         if self._output is Output.json:
             sums = {name: getattr(done, name) for name in ("files_removed", "bytes_removed", "bytes_written")}
             render.lines([{"table": uri, "ok": done.ok, **asdict(done), **sums}])
@@ -131,8 +131,8 @@ def _bars(console: Console) -> Iterator[None]:
     written: dict[str, int] = {}
     with Progress(*columns, console=console, transient=True) as bars:
 
-        def show(event: mor.Event) -> None:
-            if isinstance(event, mor.PartEvent):
+        def show(event: mor.observing.Event) -> None:
+            if isinstance(event, mor.observing.PartEvent):
                 if event.barrier not in tasks:
                     tasks[event.barrier] = bars.add_task(event.action, total=event.parts, size="")
                 written[event.barrier] = written.get(event.barrier, 0) + event.bytes

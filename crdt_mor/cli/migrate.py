@@ -17,7 +17,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
-Tell: TypeAlias = "Callable[[mor.MigrationProgress], None]"
+Tell: TypeAlias = "Callable[[mor.results.MigrationProgress], None]"
 
 
 class Pending(StrEnum):
@@ -116,7 +116,7 @@ class _Lines:
     def __init__(self) -> None:
         self._phase = ""
 
-    def __call__(self, progress: mor.MigrationProgress) -> None:
+    def __call__(self, progress: mor.results.MigrationProgress) -> None:
         if progress.phase not in (self._phase, "opened"):
             self._phase = progress.phase
             render.note(_WORDS[progress.phase])
@@ -133,7 +133,7 @@ def _bar(console: Console) -> Iterator[Tell]:
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(_WORDS["copy"], total=None, rows=0)
 
-        def tell(progress: mor.MigrationProgress) -> None:
+        def tell(progress: mor.results.MigrationProgress) -> None:
             bars.update(
                 task,
                 description=_WORDS[progress.phase],

@@ -22,10 +22,10 @@ def payload_at(path: str, hint: str = "MODULE:PAYLOAD") -> mor.Payload:
             target = getattr(target, part)
         loaded = target() if isinstance(target, type) else target
     except Exception as error:  # a module can raise anything
-        raise mor.UnknownPayloadError(
+        raise mor.errors.UnknownPayloadError(
             f"cannot load the payload: {type(error).__name__}: {error}. A class is called without arguments; if it "
             f"needs some, name an instance. payload={path}"
         ) from error
     if not isinstance(loaded, mor.Payload):
-        raise mor.UnknownPayloadError(f"a payload must be a subclass of crdt_mor.Payload. payload={path}")
+        raise mor.errors.UnknownPayloadError(f"a payload must be a subclass of crdt_mor.Payload. payload={path}")
     return loaded

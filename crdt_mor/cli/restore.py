@@ -95,7 +95,7 @@ def restore(
     render.document(asdict(done)) if output is Output.json else render.note(str(done))
 
 
-def _say(table: mor.Table, would: mor.Restored) -> None:
+def _say(table: mor.Table, would: mor.results.Restored) -> None:
     render.note(str(would))
     commits = {row["requested_at"]: row for row in table.history().to_pylist()}
     for instant in would.instants:

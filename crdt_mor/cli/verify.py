@@ -33,7 +33,7 @@ def verify(
     try:
         with _bar() as show:
             found = inputs.opened(uri).verify(deep=deep, on_progress=show)
-    except (mor.FormatError, mor.TableReplacedError) as error:  # too damaged to open
+    except (mor.errors.FormatError, mor.errors.TableReplacedError) as error:  # too damaged to open
         failures.report(error, "verify", json=output is Output.json, debug=False)
         raise typer.Exit(failures.BROKEN) from error
     if output is Output.json:
@@ -70,7 +70,7 @@ def repair(
         raise typer.Exit(failures.BROKEN)
 
 
-def _say(found: mor.Verification) -> None:
+def _say(found: mor.results.Verification) -> None:
     read = f"{found.files:,} data files, {words_of_bytes(found.bytes)}, and {found.objects:,} objects of .hoodie"
     facts = {"rows": found.rows, "file groups": found.file_groups, "version": found.version, "read": read}
     render.facts(facts)
@@ -94,7 +94,7 @@ def _say(found: mor.Verification) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[mor.VerifyProgress], None] | None]:
+def _bar() -> Iterator[Callable[[mor.results.VerifyProgress], None] | None]:
     console = render.stderr()
     if not console.is_terminal:
         yield None
@@ -108,7 +108,7 @@ def _bar() -> Iterator[Callable[[mor.VerifyProgress], None] | None]:
     with Progress(*columns, console=console, transient=True) as progress:
         line = progress.add_task("", total=None, size="")
 
-        def show(now: mor.VerifyProgress) -> None:
+        def show(now: mor.results.VerifyProgress) -> None:
             progress.update(line, total=now.of, completed=now.file_groups, size=words_of_bytes(now.bytes))
 
         yield show

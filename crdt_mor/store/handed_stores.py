@@ -46,7 +46,7 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
     if kind not in _PROVIDERS:
         raise InvalidInputError(
             "pass S3Store, AzureStore or GCSStore of obstore. For a disk pass its path, for memory "
-            f"crdt_mor.MemoryStore(). store={kind}"
+            f"crdt_mor.store.MemoryStore(). store={kind}"
         )
     provider, scheme, setting = _PROVIDERS[kind]
     options: dict[str, Any] = {**(handed.client_options or {}), **handed.config}
@@ -66,7 +66,7 @@ def _require_store(handed: object) -> None:
     missing = [name for name in _METHODS if not callable(getattr(handed, name, None))]
     if isinstance(handed, type) or missing:
         raise InvalidInputError(
-            "pass as store an object with the methods of crdt_mor.Store, or obstore's S3Store, AzureStore or "
+            "pass as store an object with the methods of crdt_mor.store.Store, or obstore's S3Store, AzureStore or "
             "GCSStore. Pass an address as uri, and its options as "
             f"storage_options. got={handed!r:.80} type={type(handed).__name__} missing={missing}"
         )

@@ -23,11 +23,12 @@ from typing import Any
 import griffe
 
 import crdt_mor
-from docs.site.entries import entries
+from docs.site.entries import MODULES, entries, homes, public
 
 ITEM = re.compile(r"(?:^|(?<=[.)] ))([a-z]\w*(?:, [a-z]\w*)*): (?=\S)")
 CODE = re.compile(r"(?<![`\[\w])`([A-Za-z_][\w.]*)`(?![`\w])")
 PAGE = re.compile(r"(?<![`\w/\[])(?<!\]\()docs/([\w/-]+)\.md\b")
+MODULE = re.compile(rf"^crdt_mor\.((?:{'|'.join(MODULES)})\.)?")
 SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Warns|Examples?):\n(?=    )")
 LISTS = ("Args", "Attributes", "Raises", "Warns")
 TITLES = {"Args": "Parameters"}
@@ -122,7 +123,7 @@ def _class_of(described: griffe.Object) -> str:
     of = described if described.is_class else described.parent
     if of is None or not of.is_class:
         return ""
-    if of.name in crdt_mor.__all__:
+    if of.name in homes():
         return of.name
     is_of_table = of.name in {base.__name__ for base in crdt_mor.Table.__mro__}
     return "Table" if is_of_table else ""
@@ -150,11 +151,11 @@ def with_links(text: str, owner: str, parameters: Collection[str] = ()) -> str:
 
 def public_path(name: str, owner: str) -> str:
     """Return the full name of a name's entry in the reference, or "". owner: as in `with_links`."""
-    first, _, rest = name.removeprefix("crdt_mor.").partition(".")
+    first, _, rest = MODULE.sub("", name).partition(".")
     first = OWNERS.get(first, first) if rest else first
-    paths = [f"crdt_mor.{base}.{rest}" for base in _bases(first)] if rest else [f"crdt_mor.{first}"]
+    paths = [f"{base}.{rest}" for base in _bases(first)] if rest else [f"{homes().get(first, 'crdt_mor')}.{first}"]
     if not rest:
-        paths += [f"crdt_mor.payloads.{first}", *(f"crdt_mor.{base}.{first}" for base in _bases(owner))]
+        paths += [f"crdt_mor.payloads.{first}", *(f"{base}.{first}" for base in _bases(owner))]
     return next((path for path in paths if path in _described_paths()), "")
 
 
@@ -165,13 +166,12 @@ def _described_paths() -> frozenset[str]:
     for entry in entries():
         found.add(entry.path)
         if entry.with_members:
-            found |= {f"{entry.path}.{name}" for name in vars(getattr(crdt_mor, entry.path.rpartition(".")[2]))}
+            found |= {f"{entry.path}.{name}" for name in vars(public(entry.path.rpartition(".")[2]))}
     return frozenset(found)
 
 
 def _bases(name: str) -> list[str]:
-    """Return the names of a public class and its public bases; none for other names."""
-    found = getattr(crdt_mor, name) if name in crdt_mor.__all__ else None
-    return (
-        [base.__name__ for base in found.__mro__ if base.__name__ in crdt_mor.__all__] if inspect.isclass(found) else []
-    )
+    """Return the full names of a public class and its public bases; none for other names."""
+    found = public(name) if name in homes() else None
+    bases = [base.__name__ for base in found.__mro__] if inspect.isclass(found) else []
+    return [f"{homes()[base]}.{base}" for base in bases if base in homes()]

@@ -1,7 +1,7 @@
 """List the entries of the reference pages, each with the code of its example blocks.
 
     ::: crdt_mor.Table.update       an entry: `make docs` inserts the signature and the docstring
-    ::: crdt_mor.Store              an entry with its methods
+    ::: crdt_mor.store.Store        an entry with its methods
         options:
           members: true
 
@@ -12,8 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
+
+MODULES = ("errors", "observing", "parts", "results", "store")
+"""Modules of `crdt_mor` with public names; the root has the others."""
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference"
 LINE = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
@@ -27,6 +32,20 @@ class Entry(NamedTuple):
     path: str
     with_members: bool
     examples: str
+
+
+@cache
+def homes() -> dict[str, str]:
+    """Return the module of each public name. The errors that the root exports belong to the root."""
+    found: dict[str, str] = {}
+    for module in (*(f"crdt_mor.{name}" for name in MODULES), "crdt_mor"):
+        found |= dict.fromkeys(import_module(module).__all__, module)
+    return found
+
+
+def public(name: str) -> object:
+    """Return the object of a public name without its module."""
+    return getattr(import_module(homes()[name]), name)
 
 
 def entries() -> Iterator[Entry]:

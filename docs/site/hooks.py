@@ -25,6 +25,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from docs.site.entries import LINE as ENTRY
+from docs.site.entries import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md", "benches/README.md", "tests/simulation/README.md")
@@ -35,7 +36,7 @@ TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 SHOWN = (".py", ".toml", ".txt", ".sh", ".json")
 
-MODULES = ("crdt_mor", "crdt_mor.payloads", "crdt_mor.testing")
+WITH_ENTRIES = ("crdt_mor", *(f"crdt_mor.{name}" for name in (*MODULES, "payloads", "testing")))
 MADE_BY_USERS = {"Table", "MemoryStore", "LocalStore"}
 
 
@@ -94,7 +95,7 @@ def _with_heading(entry: re.Match[str]) -> str:
 def _has_fields(path: str) -> bool:
     """Return True if users make objects of a class or use its fields. Methods make all other objects."""
     module, _, name = path.rpartition(".")
-    found = getattr(import_module(module), name) if module in MODULES else None
+    found = getattr(import_module(module), name) if module in WITH_ENTRIES else None
     if not isclass(found) or issubclass(found, BaseException):
         return False
     if is_dataclass(found):

@@ -19,7 +19,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructField, StructType
 
-from crdt_mor import InvalidInputError, KeySpec, Receipt, SchemaMismatchError
+from crdt_mor import InvalidInputError, KeySpec
+from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.parts import Receipt
 from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.types import NEVER_NULL, check_schema
 from crdt_mor.readers.spark.writing import BatchWriter, Planned, Staged

@@ -18,7 +18,12 @@ import crdt_mor as mor
 from crdt_mor.readers.spark.options import Payloads
 from crdt_mor.readers.spark.tasks import in_tasks
 
-_OF_FILES = (mor.FormatError, mor.PayloadError, mor.SnapshotExpiredError, mor.UnsupportedFeatureError)
+_OF_FILES = (
+    mor.errors.FormatError,
+    mor.errors.PayloadError,
+    mor.SnapshotExpiredError,
+    mor.errors.UnsupportedFeatureError,
+)
 """Errors of `execute` for a file group that no retry can compact."""
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def compact(
     rewrite: Literal["order"] | None = None,
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
-) -> list[mor.Compacted]:
+) -> list[mor.results.Compacted]:
     """Execute every open plan, oldest first, and then a new one. See `Maintenance.compact`.
 
     Args:
@@ -58,7 +63,7 @@ def maintain(
     keep_commits: int | None = None,
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
-) -> mor.Maintained:
+) -> mor.results.Maintained:
     """Do the due upkeep of a table: compactions as Spark tasks, the rest on the driver. See `Maintenance.maintain`.
 
     Args:
@@ -71,11 +76,11 @@ def maintain(
 
 
 def _execute(
-    spark: SparkSession, table: mor.Table, parts: Sequence[mor.CompactionPlan]
-) -> list[list[mor.DataFile] | mor.CrdtMorError]:
+    spark: SparkSession, table: mor.Table, parts: Sequence[mor.parts.CompactionPlan]
+) -> list[list[mor.parts.DataFile] | mor.CrdtMorError]:
     uri, options = table.uri, table.storage_options
 
-    def execute(part: mor.CompactionPlan) -> list[mor.DataFile]:
+    def execute(part: mor.parts.CompactionPlan) -> list[mor.parts.DataFile]:
         return mor.Table.open(uri, storage_options=options).maintenance.execute(part)
 
     sizes = [sum(group.bytes for group in part.groups) for part in parts]

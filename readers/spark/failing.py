@@ -89,7 +89,7 @@ def own_errors() -> Iterator[None]:
 def told_by(text: str) -> mor.CrdtMorError | None:
     """Return the crdt_mor error in Spark's text, or None."""
     for name, message in reversed(_OURS.findall(text)):
-        kind = getattr(mor, name, None)
+        kind = getattr(mor.errors, name, None)
         if isinstance(kind, type) and issubclass(kind, mor.CrdtMorError):
             return _made(kind, message)
     return None
@@ -97,12 +97,12 @@ def told_by(text: str) -> mor.CrdtMorError | None:
 
 def _made(kind: type[mor.CrdtMorError], message: str) -> mor.CrdtMorError:
     """Make an error from class and message. A broken rule's key is omitted unless it is texts and numbers."""
-    if kind is mor.LawError:
-        return mor.LawError(message, ())
-    facts = _VIOLATION.search(message) if kind is mor.ConstraintViolationError else None
+    if kind is mor.errors.LawError:
+        return mor.errors.LawError(message, ())
+    facts = _VIOLATION.search(message) if kind is mor.errors.ConstraintViolationError else None
     if facts is None:
         return kind(message)
     key: dict[str, object] = {}
     with suppress(ValueError, SyntaxError):
         key = ast.literal_eval(facts["key"])
-    return mor.ConstraintViolationError(message, facts["rule"], key, int(facts["rows"]))
+    return mor.errors.ConstraintViolationError(message, facts["rule"], key, int(facts["rows"]))

@@ -27,7 +27,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StringType, StructType
 
-from crdt_mor import Changes, Point, Table, UnsupportedFeatureError
+from crdt_mor import Changes, Point, Table
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.readers.spark.failing import message_first, rows_message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.reading import Part, changes

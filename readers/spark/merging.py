@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-Outcome = mor.PartDone | mor.CrdtMorError
+Outcome = mor.parts.PartDone | mor.CrdtMorError
 
 _NUMBER, _PART, _SOURCE = "_crdt_mor_number", "_crdt_mor_part", "_crdt_mor_source"
 
@@ -110,8 +110,8 @@ def _execute(
     spark: SparkSession,
     source: DataFrame,
     columns: pa.Schema,
-    parts: Sequence[mor.MergePart],
-    spread: mor.MergeSpread,
+    parts: Sequence[mor.parts.MergePart],
+    spread: mor.parts.MergeSpread,
 ) -> list[Outcome]:
     rows = _rows(source, spread)
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
@@ -123,7 +123,7 @@ def _execute(
     return [outcomes[number] for number in sorted(outcomes)]
 
 
-def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
+def _rows(source: DataFrame, spread: mor.parts.MergeSpread) -> DataFrame:
     def make() -> Numbers:
         return partial(_numbers, spread)
 
@@ -134,7 +134,7 @@ def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
     return found.select(_NUMBER, struct(*(found[quoted(name)] for name in source.columns)).alias(_SOURCE))
 
 
-def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
+def _numbers(spread: mor.parts.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
     try:
         return spread.numbers(rows)
     except mor.CrdtMorError:
@@ -144,7 +144,7 @@ def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
 class _Job:
     """The tasks' shared data. columns: of the source."""
 
-    def __init__(self, columns: pa.Schema, spread: mor.MergeSpread) -> None:
+    def __init__(self, columns: pa.Schema, spread: mor.parts.MergeSpread) -> None:
         self.columns = columns
         self.spread = spread
 
@@ -165,12 +165,12 @@ class _Job:
             done[number] = pickled_outcome(partial(self._execute, parts.get(number), source), is_final)
         return done
 
-    def _execute(self, part: bytes | None, source: pa.Table) -> mor.PartDone:
+    def _execute(self, part: bytes | None, source: pa.Table) -> mor.parts.PartDone:
         rows = source.cast(self.columns)
         if part is None:
             self.spread.numbers(rows)  # which raises
             raise AssertionError("rows of no part")
-        found: mor.MergePart = pickle.loads(part)
+        found: mor.parts.MergePart = pickle.loads(part)
         return found.execute(rows)
 
 

@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Payload, Point, Table, parse_point, secret_options, storage_options
+from crdt_mor import InvalidInputError, Payload, Point, Table, parse_point
 from crdt_mor.readers.spark.near_options import instead
+from crdt_mor.store import secret_options, storage_options
 
 Payloads = Sequence[str | type[Payload]]
 """Custom payloads, as for `Table.open`."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from crdt_mor import Changes, InvalidInputError, Scan, SchemaMismatchError, Table
+from crdt_mor import Changes, InvalidInputError, Scan, Table
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.readers.spark.failing import message_first, rows_message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.types import arrow_schema, check_schema, fitted, spark_schema

@@ -37,7 +37,7 @@ STREAM_OPTIONS = ("checkpointLocation", "queryName")
 class StagedBatch(WriterCommitMessage):
     """A task's result."""
 
-    def __init__(self, job: mor.WriteJob, receipt: mor.Receipt, query: str) -> None:
+    def __init__(self, job: mor.parts.WriteJob, receipt: mor.parts.Receipt, query: str) -> None:
         self.job = job
         self.receipt = receipt
         self.query = query

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from crdt_mor import InvalidInputError, SchemaMismatchError, Table, UnsupportedVersionError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError, UnsupportedVersionError
 from crdt_mor.readers.spark import catalog, reading, writing
 from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import STORAGE, ReadOptions, payloads

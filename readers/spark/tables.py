@@ -27,7 +27,7 @@ def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[st
     """
     if not isinstance(columns, StructType) and not isinstance(getattr(columns, "schema", None), StructType):
         given = f"{type(columns).__module__}.{type(columns).__name__}"
-        raise mor.InvalidUseError(
+        raise mor.errors.InvalidUseError(
             "columns are those of a frame of Spark or of a StructType: crdt_mor.Table.create takes schemas of pyarrow "
             f"and polars, and Spark finds such a table as well. given={given}"
         )

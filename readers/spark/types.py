@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from crdt_mor import SchemaMismatchError
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.readers.spark.versions import SPARK
 
 _SCALARS: dict[pa.DataType, st.DataType] = {

@@ -76,8 +76,8 @@ def delete_where(
     return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
 
 
-def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.PartDone | mor.CrdtMorError]:
-    return in_tasks(spark, parts, mor.UpdatePart.execute, is_final)
+def _execute(spark: SparkSession, parts: Sequence[mor.parts.UpdatePart]) -> list[mor.parts.PartDone | mor.CrdtMorError]:
+    return in_tasks(spark, parts, mor.parts.UpdatePart.execute, is_final)
 
 
 def _refuse_columns(set: object, where: object) -> None:
@@ -92,4 +92,4 @@ def _refuse_columns(set: object, where: object) -> None:
 
 def is_final(error: mor.CrdtMorError) -> bool:
     """Return True for any error but a store's: no retry of the part avoids it."""
-    return not isinstance(error, mor.StorageUnavailableError | mor.CommitUnknownError)
+    return not isinstance(error, mor.StorageUnavailableError | mor.errors.CommitUnknownError)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pyspark
 
-from crdt_mor import UnsupportedVersionError
+from crdt_mor.errors import UnsupportedVersionError
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 

@@ -58,7 +58,7 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
         )
     operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")
-    storage = mor.storage_options(settings["path"], stored or None)
+    storage = mor.store.storage_options(settings["path"], stored or None)
     table = mor.Table.open(settings["path"], payloads=payloads(settings), storage_options=storage)
     columns = written_schema(schema, table.schema)
     job = table.plan_write(
@@ -125,10 +125,10 @@ def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
 class Planned:
     """A planned write."""
 
-    job: mor.WriteJob
+    job: mor.parts.WriteJob
     columns: pa.Schema
 
-    def stage(self, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> mor.parts.Receipt:
         rows = pa.RecordBatchReader.from_batches(self.columns, (batch.cast(self.columns) for batch in batches))
         context = TaskContext.get()
         assert context is not None, "called in a task"
@@ -138,11 +138,11 @@ class Planned:
 class Staged(WriterCommitMessage):
     """A task's result."""
 
-    def __init__(self, receipt: mor.Receipt) -> None:
+    def __init__(self, receipt: mor.parts.Receipt) -> None:
         self.receipt = receipt
 
 
-def table_of(job: mor.WriteJob) -> mor.Table:
+def table_of(job: mor.parts.WriteJob) -> mor.Table:
     return mor.Table.open(job.uri, store=job.store)
 
 
@@ -313,7 +313,7 @@ class _Asked:
     token: tuple[str, int] | None = None
     commit_info: Mapping[str, str] | None = None
 
-    def plan(self, table: mor.Table, written: pa.Schema) -> mor.WriteJob:
+    def plan(self, table: mor.Table, written: pa.Schema) -> mor.parts.WriteJob:
         return table.plan_write(
             self.operation,
             written,
@@ -341,7 +341,7 @@ def _write(
             raise
     try:
         return replace(table.complete_write(job, []), repeated=job.job.repeated)
-    except mor.WriterExpiredError:
+    except mor.errors.WriterExpiredError:
         if asked.token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.

@@ -101,7 +101,7 @@ def test_a_moment_is_shown_under_its_own_names(table: Path) -> None:
 
 
 def test_rows_move_to_null_and_to_an_empty_text_with_a_token(tmp_path: Path) -> None:
-    with pytest.warns(mor.PartitionNotInKeyWarning):
+    with pytest.warns(mor.errors.PartitionNotInKeyWarning):
         table = mor.Table.create(
             tmp_path / "table", {"id": pl.String, "land": pl.String}, key="id", partition_by="land"
         )

@@ -74,5 +74,5 @@ def test_what_is_wrong_with_the_rows_is_one_line(fast_path: Path) -> None:
     done = run("create-from", fast_path / "t", fast_path / "twice.parquet", "--key", "id", code=1)
     assert done.stderr.startswith("error: a key occurs twice")
     assert done.stderr.count("\n") == 1
-    with pytest.raises(mor.TableNotFoundError):
+    with pytest.raises(mor.errors.TableNotFoundError):
         mor.Table.open(fast_path / "t")

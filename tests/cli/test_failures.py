@@ -261,7 +261,7 @@ def test_parameters_in_a_message_are_said_as_options_of_the_command(message: str
 
 
 def test_a_payload_that_is_not_allowed_is_answered_with_the_option() -> None:
-    with pytest.raises(mor.PayloadNotAllowedError) as caught:
+    with pytest.raises(mor.errors.PayloadNotAllowedError) as caught:
         allowed_class(PayloadRef("acme.longest/1", path="acme_payloads:Longest"))
     said = in_options(str(caught.value), ())
     assert "If you trust its code, allow it with --payloads acme_payloads or the environment variable" in said

@@ -43,7 +43,7 @@ def rows(table: Path) -> list[tuple[object, ...]]:
     return sorted(mor.Table.open(table).scan().to_polars().rows())
 
 
-@pytest.mark.filterwarnings("always::crdt_mor.TableMovedWarning")
+@pytest.mark.filterwarnings("always::crdt_mor.errors.TableMovedWarning")
 def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_path: Path) -> None:
     settings = ["--buckets", 3, "--partition-by", "day", "--merge", "views=counter", "--cluster-by", "views"]
     done = said(run("migrate", table, new, *settings))

@@ -36,7 +36,7 @@ def test_a_pending_write_is_named_asked_about_and_given_up(table: mor.Table) -> 
     assert code == 0
     assert f"rolled back the write {instant}" in said
     assert table.inspect.pending().num_rows == 0
-    with pytest.raises(mor.WriterExpiredError):
+    with pytest.raises(mor.errors.WriterExpiredError):
         write.__exit__(None, None, None)
 
 

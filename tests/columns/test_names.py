@@ -107,18 +107,22 @@ def test_names_are_a_bijection_at_every_moment(steps: list[tuple[str, str, str]]
 def test_an_unknown_name_is_told_what_has_become_of_it() -> None:
     names = names_of((Alteration(EPOCH, renamed=(("a", "b"),)), Alteration(EPOCH, dropped=("c",))))
     known = schema("a", "c", "d")
-    with pytest.raises(mor.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'\. unknown=\['a'\]"):
+    with pytest.raises(
+        mor.errors.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'\. unknown=\['a'\]"
+    ):
         names.inward(pa.schema([("a", pa.int64()), ("c", pa.int64())]), known)
-    with pytest.raises(mor.SchemaMismatchError, match=r"schema_mode.*'c' was dropped"):
+    with pytest.raises(mor.errors.SchemaMismatchError, match=r"schema_mode.*'c' was dropped"):
         names.inward(pa.schema([("c", pa.int64())]), known)
-    with pytest.raises(mor.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'; to add another"):
+    with pytest.raises(
+        mor.errors.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'; to add another"
+    ):
         names.inward(pa.schema([("a", pa.int64())]), known, grows=True)
     assert names.inward(pa.schema([("c", pa.int64())]), known, grows=True) == [stored_name("c", ["a", "c", "d"])]
 
 
 def test_a_name_between_two_renames_is_a_former_one_as_well() -> None:
     back = Alteration(EPOCH, renamed=(("a", "b"),)), Alteration(EPOCH, renamed=(("a", "a"),))
-    with pytest.raises(mor.SchemaMismatchError, match="'b' was renamed to 'a': write it as 'a'"):
+    with pytest.raises(mor.errors.SchemaMismatchError, match="'b' was renamed to 'a': write it as 'a'"):
         names_of(back).inward(pa.schema([("b", pa.int64())]), schema("a", "d"), grows=True)
 
 

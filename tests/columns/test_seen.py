@@ -6,7 +6,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
+from crdt_mor.store import MemoryStore
 from tests.model.types_page import SEEN, SUPPORTED, arrow_type
 
 

@@ -32,7 +32,8 @@ from typing import Final, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError, payloads
+from crdt_mor import StorageUnavailableError, Table, payloads
+from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import sweep
 from tests import servers, waiting
 from tests.crash.scene import check_moments

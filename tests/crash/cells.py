@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, TableArrivingError, TableMovedError
+from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError
+from crdt_mor.errors import TableArrivingError, TableMovedError
 from crdt_mor.testing.faults import ProcessDied
 from tests.crash.media import FAULTS, Process
 from tests.crash.places import PLACES, Place

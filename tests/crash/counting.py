@@ -21,7 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import Payload, Table, WriterExpiredError
+from crdt_mor import Payload, Table
+from crdt_mor.errors import WriterExpiredError
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, ORSet
 from tests.crash.worker import Log, acknowledge, compact, read_log
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Commit, Table, TableArrivingError, TableMovedError, WriterExpiredError
+from crdt_mor import Commit, Table
+from crdt_mor.errors import TableArrivingError, TableMovedError, WriterExpiredError
 from crdt_mor.payloads import Counter
 from tests import waiting
 from tests.crash.killing import hudi_rs, kill_some

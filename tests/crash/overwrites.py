@@ -30,7 +30,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, SnapshotExpiredError, Table, TokenOrderError, WriterExpiredError
+from crdt_mor import Commit, SnapshotExpiredError, Table
+from crdt_mor.errors import TokenOrderError, WriterExpiredError
 from crdt_mor.events import sweep
 from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.restore import Restore

@@ -15,7 +15,8 @@ from typing import Final
 
 import pytest
 
-from crdt_mor import CrdtMorError, Table, TableExistsError, TableNotFoundError
+from crdt_mor import CrdtMorError, Table
+from crdt_mor.errors import TableExistsError, TableNotFoundError
 from crdt_mor.testing.faults import ProcessDied
 from tests.crash.media import FAULTS, Disk, Process
 from tests.crash.verbs import EXPIRY, MEANWHILE, NEXT, PAST_EXPIRY_S, State, World, begun, created, frame, shown

@@ -15,7 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError
+from crdt_mor import Commit, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment

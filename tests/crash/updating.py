@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crdt_mor import Table, WriterExpiredError
+from crdt_mor import Table
+from crdt_mor.errors import WriterExpiredError
 from tests.crash.worker import Log, acknowledge, read_log
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

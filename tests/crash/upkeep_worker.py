@@ -20,7 +20,8 @@ from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
 
-from crdt_mor import CheckpointExpiredError, Scan, SnapshotExpiredError, Table
+from crdt_mor import Scan, SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError
 from tests.crash.worker import BUCKETS, Log, read_log, write
 
 KEPT = timedelta(seconds=5)

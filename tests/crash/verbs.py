@@ -12,11 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from crdt_mor import (
-    Store,
-    Table,
-    TableNotFoundError,
-)
+from crdt_mor import Table
+from crdt_mor.errors import TableNotFoundError
+from crdt_mor.store import Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.crash.media import Disk
 from tests.inside import store_of, tail_of

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crdt_mor import Commit, Table, WriterExpiredError
+from crdt_mor import Commit, Table
+from crdt_mor.errors import WriterExpiredError
 
 SCHEMA = pa.schema([("key", pa.string()), ("batch", pa.string()), ("n", pa.int64())])
 BUCKETS = 4

@@ -118,7 +118,7 @@ def other_tables() -> Sequence[Made]:
     return found
 
 
-def objects_of(store: mor.Store) -> dict[str, bytes]:
+def objects_of(store: mor.store.Store) -> dict[str, bytes]:
     """All objects of a store."""
     paths = sorted({stat.path for folder in ("", ".hoodie") for stat in store.walk(folder)})
     return {path: store.read(path) or b"" for path in paths}

@@ -97,7 +97,7 @@ def put_and_removed(path: str) -> None:
     outside, root = _folder() / "home.txt", _folder() / "table"
     if not outside.exists():
         outside.write_bytes(b"mine")
-    store = mor.LocalStore(root)
+    store = mor.store.LocalStore(root)
     calls: list[Callable[[], object]] = [
         lambda: store.put(path, b"x", durable="content"),
         lambda: store.copy(path, f"{path}.copy"),

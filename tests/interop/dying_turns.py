@@ -14,7 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from crdt_mor import Table, UnsupportedFeatureError
+from crdt_mor import Table
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.interop.readers import Refused, hudi_rs, ours

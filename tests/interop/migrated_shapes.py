@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crdt_mor import MigrationProgress, Table
+from crdt_mor import Table
 from crdt_mor.payloads import Counter
+from crdt_mor.results import MigrationProgress
 from tests.interop.shapes import SCHEMA, Maker, keys, rows, shape
 
 

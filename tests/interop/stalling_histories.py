@@ -16,14 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from crdt_mor import (
-    InvalidInputError,
-    RestoreUnfinishedError,
-    SnapshotExpiredError,
-    StorageUnavailableError,
-    Table,
-    UnsupportedFeatureError,
-)
+from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor.errors import RestoreUnfinishedError, UnsupportedFeatureError
 from crdt_mor.events.restore import left_of_dropped
 from crdt_mor.events.session import Session
 from crdt_mor.store.local import LocalStore

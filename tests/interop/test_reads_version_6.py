@@ -8,9 +8,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from crdt_mor import LocalStore, Table
+from crdt_mor import Table
 from crdt_mor.format.log import BlockKind, read_blocks
 from crdt_mor.model.config_properties import checksum
+from crdt_mor.store import LocalStore
 from tests.interop.readers import HudiSpark, hudi_rs
 from tests.interop.written_by_hudi import ARCHIVING, Written, exactly, rows
 from tests.table.version_six import VersionSix

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Table, UnsupportedFeatureError
+from crdt_mor import Commit, InvalidInputError, Table
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.hudi import restore
 from crdt_mor.log.steps import Delete, Steps
 from tests.interop.hudi_archive import archive, completed

@@ -25,7 +25,8 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError, Table, UnsupportedFeatureError
+from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor.errors import UnsupportedFeatureError
 from tests.interop.made_by_hudi import data_source, run_compaction
 from tests.interop.readers import HudiSpark, Refused
 from tests.interop.turn_tables import BUCKETS, KEYS, KINDS, InTurn, Said

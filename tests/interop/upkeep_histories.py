@@ -21,19 +21,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    ErasureUnfinishedError,
-    InvalidInputError,
-    MigrationProgress,
-    SnapshotExpiredError,
-    Table,
-    UnsupportedFeatureError,
-    WriterExpiredError,
-)
+from crdt_mor import InvalidInputError, SnapshotExpiredError, Table
 from crdt_mor.api.transaction import Transaction
+from crdt_mor.errors import ErasureUnfinishedError, UnsupportedFeatureError, WriterExpiredError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.paths import ERASURES
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.results import MigrationProgress
 from tests.inside import completions_of, session_of, store_of, tail_of
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept

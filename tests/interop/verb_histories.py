@@ -13,8 +13,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from crdt_mor import EarlierWritePendingError, InvalidInputError, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.api.transaction import Transaction
+from crdt_mor.errors import EarlierWritePendingError
 from tests.interop.shapes import Maker, keys
 
 KEYS = 6

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor import Dot, LawError, Payload, payloads
+from crdt_mor import Dot, Payload, payloads
+from crdt_mor.errors import LawError
 from crdt_mor.laws.check import check_laws
 from crdt_mor.laws.claims import LAWS, laws_of
 from crdt_mor.laws.fingerprint import fingerprint

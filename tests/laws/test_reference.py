@@ -13,9 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, PartialUpdate, Payload, Table
+from crdt_mor import InvalidInputError, PartialUpdate, Payload, Table
 from crdt_mor.laws.resolve import SHIPPED, payload_of, reference, resolve
 from crdt_mor.payloads import Max
+from crdt_mor.store import MemoryStore
 
 
 class Cap(Payload):

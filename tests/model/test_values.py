@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 import pytest
 
-from crdt_mor import PartialUpdate, SchemaMismatchError, Table
+from crdt_mor import PartialUpdate, Table
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError
+from crdt_mor.errors import CrdtMorError, SchemaMismatchError
 
 S, INT64 = pa.string(), pa.int64()
 IN_STRUCT = pa.struct([("m", pa.map_(S, pa.int8()))])

@@ -17,18 +17,10 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from crdt_mor import (
-    Dot,
-    InvalidInputError,
-    MemoryStore,
-    Payload,
-    PayloadError,
-    RecordPayload,
-    Table,
-    UnknownPayloadError,
-    payloads,
-)
+from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload, Table, payloads
+from crdt_mor.errors import PayloadError, UnknownPayloadError
 from crdt_mor.payloads import theta
+from crdt_mor.store import MemoryStore
 from tests.tiers import seeds
 
 NAN = float("nan")

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from crdt_mor import InvalidInputError, Scan, Table, TableNotFoundError
+from crdt_mor import InvalidInputError, Scan, Table
 from crdt_mor.columns.schema import META_COLUMNS
+from crdt_mor.errors import TableNotFoundError
 from crdt_mor.payloads import Counter
 from crdt_mor.readers.polars import scan_table
 from tests.tiers import one_in, only, slow

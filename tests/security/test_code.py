@@ -140,7 +140,7 @@ DOORS: dict[str, Door] = {
 @pytest.mark.parametrize("door", DOORS)
 def test_a_program_that_meets_the_table_imports_nothing_of_it(stranger: Stranger, door: str) -> None:
     table = mor.Table.open(stranger.uri)
-    with pytest.raises(mor.PayloadNotAllowedError) as refused:
+    with pytest.raises(mor.errors.PayloadNotAllowedError) as refused:
         DOORS[door](table)
     module = stranger.module
     assert f"payload={module}:P" in str(refused.value)
@@ -193,7 +193,7 @@ def test_a_program_allows_a_payload(stranger: Stranger, way: str) -> None:
 
 def test_the_environment_allows_payloads(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "no_such_module")
-    with pytest.raises(mor.UnknownPayloadError, match=f"No module named 'no_such_module'.*{VARIABLE} names it"):
+    with pytest.raises(mor.errors.UnknownPayloadError, match=f"No module named 'no_such_module'.*{VARIABLE} names it"):
         stranger.rows()
     monkeypatch.setenv(VARIABLE, f"payloads, {stranger.module}")
     assert stranger.rows() == ROWS
@@ -215,7 +215,7 @@ def test_a_class_that_moved_is_allowed_by_its_name(stranger: Stranger) -> None:
 def test_an_allowed_class_that_means_something_else_is_refused(stranger: Stranger) -> None:
     file = stranger.folder / f"{stranger.module}.py"
     file.write_text(file.read_text().replace("max", "min"))
-    with pytest.raises(mor.UnknownPayloadError, match="changed its meaning"):
+    with pytest.raises(mor.errors.UnknownPayloadError, match="changed its meaning"):
         stranger.rows(payloads=[stranger.module])
 
 
@@ -225,7 +225,7 @@ def test_what_cannot_be_allowed_is_refused() -> None:
         "crdt_mor.payloads:Nothing": "payload=crdt_mor.payloads:Nothing",
         "crdt_mor.payloads:scalars": "payload=crdt_mor.payloads:scalars",
     }.items():
-        with pytest.raises(mor.UnknownPayloadError, match=message):
+        with pytest.raises(mor.errors.UnknownPayloadError, match=message):
             mor.allow_payloads(given)
     with pytest.raises(mor.InvalidInputError, match="got=3"):
         mor.allow_payloads(3)  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def package(folder: Path, module: str) -> None:
 
 def test_a_package_that_lies_in_the_current_folder_is_not_installed(stranger: Stranger, packages: None) -> None:
     package(stranger.folder, stranger.module)
-    with pytest.raises(mor.PayloadNotAllowedError):
+    with pytest.raises(mor.errors.PayloadNotAllowedError):
         stranger.rows()
     assert not stranger.has_run
 
@@ -267,7 +267,7 @@ def test_an_installed_package_provides_its_own_payload_and_nothing_else(
     (stranger.folder / file).rename(site / file)
     monkeypatch.syspath_prepend(site)
     stranger.rename(f"{stranger.module}.p/1", "acme.unknown/1")
-    with pytest.raises(mor.PayloadNotAllowedError):
+    with pytest.raises(mor.errors.PayloadNotAllowedError):
         stranger.rows()
     assert stranger.module not in sys.modules
     stranger.rename("acme.unknown/1", f"{stranger.module}.p/1")
@@ -309,7 +309,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
      "tests.security.test_code:Constructed", "crdt_mor.payloads:Counter", "crdt_mor.payloads.counters:Counter.join"],
 )  # fmt: skip
 def test_nothing_is_made_of_a_class_that_is_not_the_payload_of_that_name(fast_path: Path, path: str) -> None:
-    with pytest.raises(mor.UnknownPayloadError, match="payload"):
+    with pytest.raises(mor.errors.UnknownPayloadError, match="payload"):
         mor.Table.create(fast_path / "t", SCHEMA, key="id", merge=named(path, "acme.other/1", '{"args": "true"}'))
     assert not (fast_path / "t").exists()
 
@@ -336,7 +336,7 @@ def test_a_look_at_a_module_does_not_load_it(monkeypatch: pytest.MonkeyPatch, fa
     module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "lazy_evil", module)
     spec.loader.exec_module(module)
-    with pytest.raises(mor.UnknownPayloadError):
+    with pytest.raises(mor.errors.UnknownPayloadError):
         mor.Table.create(fast_path / "t", SCHEMA, key="id", merge=named("lazy_evil:P", "acme.lazy/1"))
     assert not (fast_path / "lazy.ran").exists()
 

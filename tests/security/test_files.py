@@ -108,7 +108,7 @@ def test_the_error_says_where_the_link_leads(uri: str, home: Path) -> None:
         "other": lambda path: store.copy(".hoodie/hoodie.properties", path),
     }  # fmt: skip
     for name, attempt in attempts.items():
-        with pytest.raises(mor.UnsupportedFeatureError, match=f"leads out of the table.*leads_to={home}"):
+        with pytest.raises(mor.errors.UnsupportedFeatureError, match=f"leads out of the table.*leads_to={home}"):
             attempt(f".hoodie/.heartbeat/{name}")
     assert (home / "0").read_text() == "mine"
 
@@ -191,7 +191,7 @@ def test_a_timeline_outside_of_the_table_is_refused(uri: str, home: Path, name: 
     file = Path(uri, ".hoodie/hoodie.properties")
     lines = [line for line in file.read_text().splitlines() if not line.startswith(name)]
     file.write_text("\n".join([*lines, f"{name}={path}"]))
-    with pytest.raises(mor.FormatError, match=f"{name}="):
+    with pytest.raises(mor.errors.FormatError, match=f"{name}="):
         mor.Table.open(uri)
     use(uri)
     assert everything(home) == before
@@ -263,16 +263,16 @@ BROKEN = [b"", b"{", b"[]", b"null", b"7", DEEP.encode(), b'{"format": 2}', b"\x
 @pytest.mark.parametrize("data", BROKEN, ids=lambda data: repr(data[:20]))
 def test_a_damaged_version_is_named(uri: str, data: bytes) -> None:
     tail(uri).write_bytes(data)
-    with pytest.raises(mor.FormatError, match=tail(uri).name):
+    with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
         mor.Table.open(uri)
 
 
 def test_a_version_under_another_number_is_named_and_not_looked_for_without_end(uri: str) -> None:
     say(uri, version=10**30)
-    with pytest.raises(mor.FormatError, match=tail(uri).name):
+    with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
         mor.Table.open(uri)
     tail(uri).write_text(json.dumps(json.loads(tail(uri).read_text())))  # the same with spaces
-    with pytest.raises(mor.FormatError, match=tail(uri).name):
+    with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
         mor.Table.open(uri)
 
 
@@ -283,7 +283,7 @@ def test_a_merge_of_the_wrong_shape_is_an_error_of_ours(uri: str, merge: str) ->
     file = Path(uri, ".hoodie/hoodie.properties")
     lines = [line for line in file.read_text().splitlines() if not line.startswith("crdt_mor.merge")]
     file.write_text("\n".join([*lines, f"crdt_mor.merge={merge}"]))
-    with pytest.raises(mor.FormatError, match=r"crdt_mor\.merge"):
+    with pytest.raises(mor.errors.FormatError, match=r"crdt_mor\.merge"):
         mor.Table.open(uri)
 
 
@@ -299,7 +299,7 @@ def test_a_log_block_that_claims_more_than_there_is_is_named(uri: str, claimed: 
     log = log_of(uri)
     data = log.read_bytes()
     log.write_bytes(data[:6] + claimed.to_bytes(8, "big") + data[14:])
-    with pytest.raises(mor.FormatError, match=re.escape(log.name)):
+    with pytest.raises(mor.errors.FormatError, match=re.escape(log.name)):
         mor.Table.open(uri).scan().to_arrow()
 
 
@@ -322,5 +322,5 @@ def test_a_base_file_that_is_cut_short_or_claims_a_long_footer_is_named(uri: str
     (base,) = Path(uri).glob("part=x/*.parquet")
     data = base.read_bytes()
     base.write_bytes(data[: -8 - cut] + (2**31 - 1).to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(mor.FormatError, match=re.escape(base.name)):
+    with pytest.raises(mor.errors.FormatError, match=re.escape(base.name)):
         mor.Table.open(uri).scan().to_arrow()

@@ -62,16 +62,16 @@ HOSTILE = {
 def test_a_schema_that_bounds_nothing_is_refused_before_its_bytes_are_read(kind: str) -> None:
     schema, datum = HOSTILE[kind]
     container = avro.encode_container(avro.container_header(json.dumps(schema)), 1, datum)
-    with pytest.raises(mor.FormatError, match=f"damaged {RECORD}.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=f"damaged {RECORD}.*path=p"):
         avro_record.decode(container, "p", RECORD)
-    with pytest.raises(mor.FormatError, match=r"its schema is not one.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"its schema is not one.*path=p"):
         avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, len(datum)) + datum), json.dumps(schema), "p", 0)
 
 
 def test_a_log_block_that_claims_more_records_than_it_has_bytes_is_named() -> None:
     schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
     for count in (2**29, -1, 3):
-        with pytest.raises(mor.FormatError, match=r"records in 10 bytes.*path=p offset=7"):
+        with pytest.raises(mor.errors.FormatError, match=r"records in 10 bytes.*path=p offset=7"):
             avro_rows.decode(memoryview(struct.pack(">iii", 3, count, 1) + b"\x02" + bytes(5)), schema, "p", 7)
 
 
@@ -79,13 +79,13 @@ def test_a_log_block_that_claims_more_records_than_it_has_bytes_is_named() -> No
     "schema", ["[" * 100_000, '{"type":"record","name":"r","fields":[7]}', "7"], ids=["deep", "numbers", "7"]
 )
 def test_what_is_no_schema_of_a_log_block_is_named(schema: str) -> None:
-    with pytest.raises(mor.FormatError, match=r"its schema is not one.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"its schema is not one.*path=p"):
         avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, 0)), schema, "p", 0)
 
 
 def test_a_column_with_a_name_that_polars_panics_at_is_an_error_of_ours() -> None:
     schema = {"type": "record", "name": "r", "fields": [{"name": "a\0b", "type": "long"}]}
-    with pytest.raises(mor.FormatError, match="damaged Avro log block"):
+    with pytest.raises(mor.errors.FormatError, match="damaged Avro log block"):
         avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, 1) + b"\x02"), json.dumps(schema), "p", 0)
 
 
@@ -264,7 +264,7 @@ def test_what_arrow_cannot_read_is_a_damaged_file(raised: OSError, expected: str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contributions, "given_names", unreadable)
         refused = mor.StorageUnavailableError  # no bytes were read that could be damaged
-        with pytest.raises(mor.FormatError if "Parquet" in expected else refused, match=expected):
+        with pytest.raises(mor.errors.FormatError if "Parquet" in expected else refused, match=expected):
             made.scan().to_arrow()
 
 
@@ -273,7 +273,7 @@ def test_a_name_of_a_column_that_is_no_text_is_a_damaged_file() -> None:
         footer[2].value.values[1][4].value = b"\xff"
 
     source = ParquetSource.in_memory(changed(parquet(), rename), name="base")
-    with pytest.raises(mor.FormatError, match=r"damaged Parquet file.*path=base"):
+    with pytest.raises(mor.errors.FormatError, match=r"damaged Parquet file.*path=base"):
         base_file.read_footer(source)
     assert row_groups(source, "n") is None
 
@@ -301,7 +301,7 @@ BROKEN: dict[str, Struct] = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_footer_of_another_shape_is_named(kind: str) -> None:
-    with pytest.raises(mor.FormatError, match="not the footer of a Parquet file"):
+    with pytest.raises(mor.errors.FormatError, match="not the footer of a Parquet file"):
         choose(encode(BROKEN[kind]), None, {0})
 
 
@@ -326,7 +326,7 @@ def test_chunks_that_are_said_to_lie_outside_of_the_file_are_told() -> None:
 )
 def test_thrift_that_goes_on_for_ever_is_named(data: bytes) -> None:
     for parse in (decode, decode_front):
-        with pytest.raises(mor.FormatError, match="not a struct of Thrift's compact protocol"):
+        with pytest.raises(mor.errors.FormatError, match="not a struct of Thrift's compact protocol"):
             parse(data)
 
 
@@ -334,7 +334,7 @@ def test_thrift_that_goes_on_for_ever_is_named(data: bytes) -> None:
 def test_a_field_of_thrift_that_other_readers_take_for_another_one_is_named(data: bytes) -> None:
     """A reader that goes on to the same field has the later value or both; one that drops bits has the field 1."""
     for parse in (decode, decode_front):
-        with pytest.raises(mor.FormatError, match=r"a repeated or invalid field number"):
+        with pytest.raises(mor.errors.FormatError, match=r"a repeated or invalid field number"):
             parse(data)
 
 

@@ -55,7 +55,7 @@ COMMITS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("number", range(len(COMMITS)))
 def test_commit_metadata_of_other_types_is_named(number: int) -> None:
-    with pytest.raises(mor.FormatError, match=r"of a shape that Hudi does not write.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"of a shape that Hudi does not write.*path=p"):
         commit.decode_commit(json.dumps(COMMITS[number]).encode(), "p")
 
 
@@ -68,7 +68,7 @@ def test_commit_metadata_of_other_types_is_named(number: int) -> None:
     ],
 )
 def test_a_type_with_a_number_that_is_too_large_is_no_schema(kind: object) -> None:
-    with pytest.raises(mor.FormatError, match="not a table schema"):
+    with pytest.raises(mor.errors.FormatError, match="not a table schema"):
         TableSchema.from_json(json.dumps([["a", kind]]))
 
 
@@ -145,7 +145,7 @@ PLANS: list[tuple[Decode, dict[str, Any], dict[str, Any]]] = [
 def test_a_plan_whose_parts_are_of_other_types_is_named(number: int) -> None:
     decode_plan, plan, change = PLANS[number]
     decode_plan(json.dumps(plan).encode(), "p")
-    with pytest.raises(mor.FormatError, match="file=p"):
+    with pytest.raises(mor.errors.FormatError, match="file=p"):
         decode_plan(json.dumps(plan | change).encode(), "p")
 
 
@@ -169,7 +169,7 @@ def _replaced(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("change", [_late, _replaced])
 def test_a_version_with_numbers_and_names_that_are_none_is_named(change: Callable[[dict[str, Any]], None]) -> None:
     Timeline.decode(versions(lambda _: None), "v")
-    with pytest.raises(mor.FormatError, match=r"not a timeline value.*file=v"):
+    with pytest.raises(mor.errors.FormatError, match=r"not a timeline value.*file=v"):
         Timeline.decode(versions(change), "v")
 
 
@@ -192,14 +192,14 @@ def test_a_time_after_the_last_year_is_an_error_of_ours() -> None:
             document[field] = value
         place.store.delete(path)
         place.store.put(path, json.dumps(document, separators=(",", ":")).encode())
-        with pytest.raises(mor.FormatError, match="beyond the year 9999"):
+        with pytest.raises(mor.errors.FormatError, match="beyond the year 9999"):
             step(mor.Table.open("simulated", store=place.store, environment=place.environment))
 
 
 def test_a_savepoint_of_another_schema_is_named() -> None:
     schema = {"type": "record", "name": "HoodieSavepointMetadata", "fields": []}
     container = avro.encode_container(avro.container_header(json.dumps(schema)), 1, b"")
-    with pytest.raises(mor.FormatError, match=r"a savepoint of a shape that Hudi does not write.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"a savepoint of a shape that Hudi does not write.*path=p"):
         savepoint.decode_savepoint_record(container, "p")
 
 
@@ -251,7 +251,7 @@ def test_names_with_numbers_that_are_none_are_names_of_nothing() -> None:
     assert names.TimelineFileName.parse("٢٠٢٦٠١٠١٠٠٠٠٠٠٠٠٠.commit.requested") is None
     for odd in ("x.parquet", "1_2_x.parquet", f"1_2_{DIGITS}.parquet", "1_2.parquet"):
         for ask in (level_of, span_of):
-            with pytest.raises(mor.FormatError, match="contains an invalid history file name"):
+            with pytest.raises(mor.errors.FormatError, match="contains an invalid history file name"):
                 ask(odd)
 
 
@@ -353,7 +353,7 @@ def test_sql_with_half_of_is_distinct_from_is_refused(text: str) -> None:
     "path", ["../out/x", "a/../../out/x", "../out/deep/x", "/out/x", "a\0b", "a/\ud800/x", "\ud800"]
 )
 def test_a_store_makes_nothing_outside_of_its_folder_whatever_it_is_told(fast_path: Path, path: str) -> None:
-    store, before = mor.LocalStore(fast_path / "t"), sorted(fast_path.iterdir())
+    store, before = mor.store.LocalStore(fast_path / "t"), sorted(fast_path.iterdir())
     store.put("a/there", b"x")
     calls: list[Callable[[], object]] = [
         lambda: store.put(path, b"x"),
@@ -376,7 +376,7 @@ def test_a_store_makes_nothing_outside_of_its_folder_whatever_it_is_told(fast_pa
 
 
 def test_names_that_a_disk_has_in_another_encoding_stay_usable(fast_path: Path) -> None:
-    store = mor.LocalStore(fast_path)
+    store = mor.store.LocalStore(fast_path)
     Path(fast_path, "part").mkdir()
     Path(fast_path, "part", "a\udcff").write_bytes(b"x")
     (found,) = store.list("part")

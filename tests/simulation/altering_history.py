@@ -12,7 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, MemoryStore, Receipt, SchemaMismatchError, Table, Transaction, WriteJob
+from crdt_mor import InvalidInputError, Table, Transaction
+from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.parts import Receipt, WriteJob
+from crdt_mor.store import MemoryStore
 
 KEYS = ["a", "b", "c"]
 NAMES = ["n", "m", "Größe", "net weight", "N.B."]

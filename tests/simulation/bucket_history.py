@@ -23,7 +23,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from crdt_mor import Copied, EarlierWritePendingError, Table
+from crdt_mor import Table
+from crdt_mor.errors import EarlierWritePendingError
+from crdt_mor.results import Copied
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.failing import URI, FailingBucket, Request

@@ -8,8 +8,10 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from crdt_mor import MemoryStore, Table, TableNotFoundError
+from crdt_mor import Table
+from crdt_mor.errors import TableNotFoundError
 from crdt_mor.model.timeline_parts import completed_name
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import completions_of, hudi_folder_of, session_of, tail_of

@@ -20,7 +20,8 @@ from typing import Literal
 
 import polars as pl
 
-from crdt_mor import Commit, CommitUnknownError, StorageUnavailableError, Table
+from crdt_mor import Commit, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.payloads import Counter
 from tests.failing import URI, FailingBucket, LostError, Request, answered
 from tests.inside import tail_of

@@ -19,11 +19,13 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import CompactionPlan, DataFile, Maintained, PayloadError
+from crdt_mor.errors import PayloadError
 from crdt_mor.events.session import Session
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.parts import CompactionPlan, DataFile
 from crdt_mor.planners.compaction import GroupInput
+from crdt_mor.results import Maintained
 from crdt_mor.services import compaction
 from crdt_mor.services.maintain import LEFT_OUT, latest_slices
 from tests.inside import session_of

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from crdt_mor import FutureSnapshotError, SnapshotExpiredError, Table, UnsupportedFeatureError
+from crdt_mor import SnapshotExpiredError, Table
+from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline_parts import Pending, RolledBack

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import InvalidInputError, MigrationProgress, TableMovedError
+from crdt_mor import InvalidInputError
+from crdt_mor.errors import TableMovedError
+from crdt_mor.results import MigrationProgress
 from crdt_mor.store.protocol import Store
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import History, Open

@@ -20,14 +20,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    InvalidInputError,
-    SnapshotExpiredError,
-    TableMovedError,
-    TableReplacedError,
-)
+from crdt_mor import Commit, InvalidInputError, SnapshotExpiredError
+from crdt_mor.errors import CheckpointExpiredError, TableMovedError, TableReplacedError
 from crdt_mor.log.paths import ERASURES
 from crdt_mor.merge.oracle import Contribution, Row
 from crdt_mor.payloads import PartialUpdate

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import DataFile, Dot, Payload
+from crdt_mor import Dot, Payload
 from crdt_mor.api import erasure, table_writes
 from crdt_mor.api.commit import commit_rows
 from crdt_mor.columns.names import Names
@@ -33,6 +33,7 @@ from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.parts import DataFile
 from crdt_mor.payloads import MVRegister
 from crdt_mor.read import cut, snapshot
 from crdt_mor.read.cut import saved_under

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, Payload, Scan, Store, Table, Transaction
+from crdt_mor import Commit, Payload, Scan, Table, Transaction
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
@@ -31,6 +31,7 @@ from crdt_mor.model.declared import declared_of
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.store import Store
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep
 from tests.simulation.followers import Follower, apply, same, shown

@@ -23,20 +23,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    CompactionPlan,
-    InvalidInputError,
-    SnapshotExpiredError,
-    Table,
-    TableNotFoundError,
-    TableReplacedError,
-    Transaction,
-    WriteJob,
-)
+from crdt_mor import Commit, InvalidInputError, SnapshotExpiredError, Table, Transaction
+from crdt_mor.errors import CheckpointExpiredError, TableNotFoundError, TableReplacedError
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.parts import CompactionPlan, WriteJob
 from crdt_mor.store.local import LocalStore
 from tests.inside import session_of
 

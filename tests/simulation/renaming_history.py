@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Final, Self, cast
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Store, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.ground.clock import Environment
 from crdt_mor.read.trees import with_columns_named
+from crdt_mor.store import Store
 from tests.simulation.random_history import History
 from tests.simulation.restore_history import RestoringHistory
 from tests.simulation.upkeep_history import UpkeepHistory

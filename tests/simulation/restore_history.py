@@ -22,18 +22,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    InvalidInputError,
-    Maintained,
-    Restored,
-    SnapshotExpiredError,
-    TokenOrderError,
-    UnsupportedFeatureError,
-)
+from crdt_mor import Commit, InvalidInputError, SnapshotExpiredError
+from crdt_mor.errors import CheckpointExpiredError, TokenOrderError, UnsupportedFeatureError
 from crdt_mor.log.paths import ERASURES
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.results import Maintained, Restored
 from tests.inside import tail_of
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import Done, Open, show

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import CommitUnknownError, CrdtMorError, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events import copy as events
 from crdt_mor.log.paths import PROPERTIES, version_path
 from crdt_mor.log.steps import Put, Steps

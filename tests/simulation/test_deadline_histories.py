@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from crdt_mor import CommitUnknownError, StorageUnavailableError
+from crdt_mor import StorageUnavailableError
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events import group, one_event
 from crdt_mor.log import publish
 from crdt_mor.store import puts

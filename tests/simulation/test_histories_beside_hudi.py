@@ -14,7 +14,8 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from crdt_mor import EarlierWritePendingError, Table, Transaction
+from crdt_mor import Table, Transaction
+from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits

@@ -18,9 +18,11 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, CommitUnknownError, CrdtMorError, Receipt, Table, WriteJob, WriterExpiredError
+from crdt_mor import Commit, CrdtMorError, Table
+from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import ConstraintViolationError, EarlierWritePendingError, Table, Transaction
+from crdt_mor import Table, Transaction
+from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
 from tests.simulated import Simulated
 from tests.tiers import slow
 

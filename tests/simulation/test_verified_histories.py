@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crdt_mor import UnsupportedFeatureError
+from crdt_mor.errors import UnsupportedFeatureError
 from tests.simulation import foreign_commits
 from tests.simulation.kinds import KINDS, after_each_step
 from tests.simulation.random_history import RULES, History

@@ -30,24 +30,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    CommitUnknownError,
-    ErasureUnfinishedError,
-    InvalidInputError,
-    Maintained,
-    Scan,
-    SnapshotExpiredError,
-    Table,
-    WriterExpiredError,
-)
+from crdt_mor import Commit, InvalidInputError, Scan, SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, ErasureUnfinishedError, WriterExpiredError
 from crdt_mor.ground.clock import Process
 from crdt_mor.log.paths import ERASURES
 from crdt_mor.merge.oracle import Contribution, Row
 from crdt_mor.merge.precombine import DeleteWrite
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline_parts import Completion, Retention
+from crdt_mor.results import Maintained
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import tail_of

@@ -21,19 +21,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    CommitUnknownError,
-    EarlierWritePendingError,
-    LocalStore,
-    Scan,
-    SnapshotExpiredError,
-    StorageUnavailableError,
-    Table,
-    WriterExpiredError,
-)
+from crdt_mor import Commit, Scan, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, EarlierWritePendingError, WriterExpiredError
 from crdt_mor.model.instant import parse, to_ms
+from crdt_mor.store import LocalStore
 from crdt_mor.testing import FaultyStore
 from tests.proxy import Hurried
 from tests.soak import journal, meaning

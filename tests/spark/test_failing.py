@@ -17,10 +17,11 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from crdt_mor import CrdtMorError, PartDone, Table, UpdatePart
+from crdt_mor import CrdtMorError, Table
 from crdt_mor.api.scan import Scan
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

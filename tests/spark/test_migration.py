@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table, TableMovedError
+from crdt_mor import Table
+from crdt_mor.errors import TableMovedError
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
 

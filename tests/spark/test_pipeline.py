@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from crdt_mor import Table, TableNotFoundError
+from crdt_mor import Table
+from crdt_mor.errors import TableNotFoundError
 from tests import waiting
 from tests.spark.counting import kill
 from tests.spark.guide import GUIDE, SCRIPT, below

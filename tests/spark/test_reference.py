@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark.md"
 
 
-@pytest.mark.filterwarnings(f"ignore::{mor.PartitionNotInKeyWarning.__module__}.PartitionNotInKeyWarning")
+@pytest.mark.filterwarnings(f"ignore::{mor.errors.PartitionNotInKeyWarning.__module__}.PartitionNotInKeyWarning")
 def test_every_block_of_the_page_runs_and_shows_what_it_prints(spark: SparkSession, fast_path: Path) -> None:
     names: dict[str, object] = {"spark": spark}
     for block in blocks(PAGE.read_text()):

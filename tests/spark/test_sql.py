@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.functions import lit
 
-from crdt_mor import InvalidInputError, PartialUpdate, Table, TableNotFoundError, UnsupportedVersionError
+from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor.errors import TableNotFoundError, UnsupportedVersionError
 from crdt_mor.readers.spark import register_path, require_java, upsert
 from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
 from tests.spark.helpers import listed

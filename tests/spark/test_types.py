@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
-from crdt_mor import SchemaMismatchError, Table
+from crdt_mor import Table
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.readers.spark.types import arrow_schema, spark_schema, spark_type, written_schema
 from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
 from tests.model.types_page import SEEN, arrow_type

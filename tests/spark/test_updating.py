@@ -12,17 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    ConstraintViolationError,
-    CrdtMorError,
-    EarlierWritePendingError,
-    InvalidInputError,
-    PartDone,
-    SchemaMismatchError,
-    Table,
-)
-from crdt_mor import UpdatePart as Part
+from crdt_mor import CrdtMorError, InvalidInputError, Table
 from crdt_mor.api.scan import Scan
+from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, SchemaMismatchError
+from crdt_mor.parts import PartDone
+from crdt_mor.parts import UpdatePart as Part
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending, same_rows
 from tests.spark.written import TABLES, batch, make

@@ -13,7 +13,8 @@ import pyspark
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from crdt_mor import Table, UnsupportedVersionError
+from crdt_mor import Table
+from crdt_mor.errors import UnsupportedVersionError
 from crdt_mor.readers.spark import CrdtMorSource, versions
 from tests.spark.sessions import ROOT
 

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import PartialUpdate, PayloadError, SchemaMismatchError, Table
+from crdt_mor import PartialUpdate, Table
+from crdt_mor.errors import PayloadError, SchemaMismatchError
 from crdt_mor.payloads import Counter, ORSet
 from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
 from tests.spark.sessions import fixture

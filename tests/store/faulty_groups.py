@@ -24,7 +24,8 @@ from typing import Final, Literal
 
 import polars as pl
 
-from crdt_mor import Commit, CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
+from crdt_mor import Commit, CrdtMorError, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.payloads import Counter
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crdt_mor import InvalidInputError, StorageRefusedError, Table, UnsupportedFeatureError, storage_options
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import StorageRefusedError, UnsupportedFeatureError
+from crdt_mor.store import storage_options
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import absolute
 from crdt_mor.store.options import Options, read_options

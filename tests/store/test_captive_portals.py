@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
+from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.log.steps import GetStat, Read, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline

@@ -18,8 +18,9 @@ from obstore.exceptions import GenericError
 from obstore.store import LocalStore, S3Store
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, StorageRefusedError, StorageUnavailableError, Table
+from crdt_mor import InvalidInputError, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
+from crdt_mor.errors import StorageRefusedError
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.credentials import Vending, VendingError

@@ -11,15 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import (
-    CommitUnknownError,
-    CrdtMorError,
-    StorageRefusedError,
-    StorageUnavailableError,
-    Store,
-    Table,
-)  # fmt: skip
+from crdt_mor import CrdtMorError, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError, StorageRefusedError
 from crdt_mor.payloads import Counter
+from crdt_mor.store import Store  # fmt: skip
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore, open_at
 from crdt_mor.testing.store_suite import StoreSuite

@@ -16,15 +16,13 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import (
-    ForkedProcessError,
-    InvalidInputError,
-    StorageRefusedError,
-    StorageUnavailableError,
-    Store,
-    Table,
-)  # fmt: skip
-from crdt_mor.store import objects, puts
+from crdt_mor import InvalidInputError, StorageUnavailableError, Table
+from crdt_mor.errors import ForkedProcessError, StorageRefusedError
+from crdt_mor.store import (
+    Store,  # fmt: skip
+    objects,
+    puts,
+)
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.store_suite import StoreSuite
@@ -68,7 +66,7 @@ def test_a_table_is_made_written_and_read_at_an_address(server: servers.Server) 
 
 def test_there_is_no_table_and_there_is_no_bucket(server: servers.Server) -> None:
     uri = server.address()
-    with pytest.raises(mor.TableNotFoundError, match=r"create it with Table\.create"):
+    with pytest.raises(mor.errors.TableNotFoundError, match=r"create it with Table\.create"):
         Table.open(uri, storage_options=server.options)
     elsewhere = uri.replace(f"://{servers.BUCKET}/", "://no-such-place/")
     for use in (Table.open, lambda u, **o: Table.create(u, COLUMNS, key="id", **o)):
@@ -96,7 +94,7 @@ def test_a_store_that_makes_an_object_twice_is_refused(server: servers.Server, m
 
     monkeypatch.setattr(obstore, "put", careless)
     uri = server.address()
-    with pytest.raises(mor.UnsupportedFeatureError, match="If-None-Match"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match="If-None-Match"):
         Table.create(uri, COLUMNS, key="id", storage_options=server.options)
     monkeypatch.undo()
     store = server.store(uri)

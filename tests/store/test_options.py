@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import obstore
 import pytest
 
-from crdt_mor import InvalidInputError, StorageRefusedError, Table, secret_options, storage_options
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import StorageRefusedError
+from crdt_mor.store import secret_options, storage_options
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import read_options
 from tests import servers

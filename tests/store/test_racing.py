@@ -16,8 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, LocalStore, MemoryStore, StorageUnavailableError, Table, check_store
+from crdt_mor import InvalidInputError, StorageUnavailableError, Table, check_store
 from crdt_mor.cli.main import app
+from crdt_mor.store import LocalStore, MemoryStore
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, PUTS
 from tests import servers
 from tests.counting import Bucket
@@ -73,13 +74,13 @@ def left_in(bucket: Bucket) -> list[str]:
 
 
 def test_no_table_is_made_where_several_puts_win(careless: Bucket) -> None:
-    with pytest.raises(mor.UnsupportedFeatureError, match=f"{SEVERAL}.*If-None-Match.*store=s3://counted/table"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=f"{SEVERAL}.*If-None-Match.*store=s3://counted/table"):
         Table.create(URI, COLUMNS, key="id", store=careless.store())
     assert left_in(careless) == [], "what was raced for is deleted"
 
 
 def test_no_table_is_loaded_where_several_puts_win(careless: Bucket) -> None:
-    with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
         Table.create_from(URI, pl.DataFrame({"id": ["a"], "n": [1]}), key="id", store=careless.store())
     assert left_in(careless) == []
 
@@ -91,7 +92,7 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
         "hoodie.table.recordkey.fields=id\nhoodie.timeline.layout.version=2\nhoodie.table.timeline.timezone=UTC\n"
     )
     store.put(".hoodie/hoodie.properties", properties.encode())
-    with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
         session_of(Table.open(URI, store=store)).start()
     assert left_in(careless) == [".hoodie/hoodie.properties"]
 
@@ -99,7 +100,7 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
 def test_no_table_is_moved_to_where_several_puts_win(careless: Bucket) -> None:
     old = Table.create("old", COLUMNS, key="id", store=MemoryStore())
     old.upsert(pl.DataFrame({"id": ["a"], "n": [1]}, COLUMNS))
-    with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
         old.maintenance.migrate(URI, buckets=2, store=careless.store())
     assert left_in(careless) == []
     old.upsert(pl.DataFrame({"id": ["a"], "n": [2]}, COLUMNS))
@@ -144,7 +145,7 @@ def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:
 
 def test_a_check_says_how_many_puts_have_won() -> None:
     check = check_store("anywhere", keys=5, store=MemoryStore())
-    assert check == mor.StoreCheck("anywhere", keys=5, puts=16, winners={1: 5})
+    assert check == mor.results.StoreCheck("anywhere", keys=5, puts=16, winners={1: 5})
     assert (check.is_safe, check.reason) == (True, "")
 
 

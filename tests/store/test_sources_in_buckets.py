@@ -132,7 +132,7 @@ def test_a_source_that_is_not_there_is_told(server: servers.Server, source: str,
 
 
 def test_what_is_wrong_with_a_bucket_is_told_as_of_a_table(server: servers.Server) -> None:
-    with pytest.raises(mor.StorageRefusedError, match="there is no such"):
+    with pytest.raises(mor.errors.StorageRefusedError, match="there is no such"):
         mor.read_files(f"{server.address().split('://')[0]}://no-such-place/x.csv", storage_options=server.options)
 
 

@@ -87,10 +87,10 @@ def write_damaged(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with suppress(mor.CrdtMorError):
         data.read_schema(path)
-    table = mor.Table.create("t", ROWS, key="id", store=mor.MemoryStore())
-    with suppress(mor.InvalidInputError, mor.SchemaMismatchError):
+    table = mor.Table.create("t", ROWS, key="id", store=mor.store.MemoryStore())
+    with suppress(mor.InvalidInputError, mor.errors.SchemaMismatchError):
         table.upsert(data.read_data(path, ROWS.schema))
-    with suppress(mor.InvalidInputError, mor.SchemaMismatchError):
+    with suppress(mor.InvalidInputError, mor.errors.SchemaMismatchError):
         table.upsert(mor.read_files(path))
     table.to_polars()
 

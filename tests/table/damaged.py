@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from crdt_mor import Finding, Table, Verification
+from crdt_mor import Table
 from crdt_mor.payloads import Counter, ORSet
+from crdt_mor.results import Finding, Verification
 from crdt_mor.testing import SimulatedEnvironment
 
 SCHEMA = {"id": pl.String, "n": pl.Int64, "price": pl.Float64, "tags": pl.List(pl.String)}

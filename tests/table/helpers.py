@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import LocalStore, Store, Table, UnsupportedFeatureError
+from crdt_mor import Table
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.merge import at_once, contributions, visible
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store import LocalStore, Store
 from tests.stores import SERVED, STORES, WatchedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crdt_mor import PartialUpdate, Receipt, WriteJob
+from crdt_mor import PartialUpdate
 from crdt_mor.log import paths
+from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter, Max
 from tests.table.helpers import Place, files, frame, sent
 

@@ -12,21 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from crdt_mor import (
-    ConstraintViolationError,
-    EarlierWritePendingError,
-    InvalidInputError,
-    MemoryStore,
-    MergePart,
-    MergeSpread,
-    PartDone,
-    SchemaMismatchError,
-    Table,
-    TableExistsError,
-    UpdatePart,
-)
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, SchemaMismatchError, TableExistsError
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.parts import MergePart, MergeSpread, PartDone, UpdatePart
 from crdt_mor.payloads import Counter, LatestBy, Max, PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.table.helpers import Make, Place, frame, sent
 from tests.tiers import one_in
 

@@ -144,7 +144,9 @@ def test_a_pending_write_holds_what_came_after_it(table: mor.Table, fast_path: P
 
 
 def test_nothing_to_archive_is_said(table: mor.Table) -> None:
-    assert table.maintenance.archive() == mor.Archived(0, None, "the newest 20 commits stay in the active timeline")
+    assert table.maintenance.archive() == mor.results.Archived(
+        0, None, "the newest 20 commits stay in the active timeline"
+    )
 
 
 @pytest.mark.parametrize("keep", [0, "3", None])

@@ -13,14 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
+from crdt_mor import InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor.errors import (
     ClockError,
     FormatError,
-    InvalidInputError,
-    MemoryStore,
     SchemaMismatchError,
-    SnapshotExpiredError,
-    Table,
     TableExistsError,
     TableNotFoundError,
     UnsupportedFeatureError,
@@ -32,6 +29,7 @@ from crdt_mor.hudi import adoption
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.inside import session_of
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
@@ -445,7 +443,9 @@ def test_a_wall_clock_that_is_behind_does_no_harm(make: Make, path: str) -> None
 )
 def test_what_is_no_store_is_refused_with_what_is_one(store: Any) -> None:
     for call in (Table.open, lambda uri, **given: Table.create(uri, SCHEMA, key="id", **given)):
-        with pytest.raises(InvalidInputError, match=r"pass as store an object with the methods of crdt_mor\.Store"):
+        with pytest.raises(
+            InvalidInputError, match=r"pass as store an object with the methods of crdt_mor\.store\.Store"
+        ):
             call("t", store=store)
 
 

@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.payloads import PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.inside import store_of
 from tests.tiers import slow
 

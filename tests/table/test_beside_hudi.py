@@ -10,18 +10,9 @@ from typing import Any, Literal, NoReturn
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    AdoptionEvent,
-    Commit,
-    Event,
-    FutureSnapshotError,
-    Scan,
-    SnapshotExpiredError,
-    Table,
-    UnsupportedFeatureError,
-    observe,
-)
+from crdt_mor import Commit, Scan, SnapshotExpiredError, Table, observe
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.events import migration
 from crdt_mor.events.session import Session
 from crdt_mor.events.views import LOOK_EVERY_MS, Views
@@ -29,6 +20,7 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.observing import AdoptionEvent, Event
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits

@@ -12,8 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, Scan, Table
+from crdt_mor import InvalidInputError, Scan, Table
 from crdt_mor.payloads import Counter, GrowOnlySet, Max, MVRegister, ORSet, PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.inside import store_of
 from tests.tiers import only, seeds
 

@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError, Table
+from crdt_mor import Changes, Commit, InvalidInputError, Table
+from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.payloads import Counter, PartialUpdate
 from tests.interop.hudi_archive import make_hudis

@@ -10,14 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    InvalidInputError,
-    Scan,
-    SnapshotExpiredError,
-    Table,
-)
+from crdt_mor import Commit, InvalidInputError, Scan, SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.planners.clean import RetentionPolicy

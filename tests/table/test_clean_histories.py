@@ -10,7 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CheckpointExpiredError, PartialUpdate, Scan, SnapshotExpiredError, Table, Transaction
+from crdt_mor import PartialUpdate, Scan, SnapshotExpiredError, Table, Transaction
+from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.payloads import Counter
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.services.clean import Cleaner

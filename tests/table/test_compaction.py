@@ -9,18 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    Commit,
-    CommitUnknownError,
-    InvalidInputError,
-    MemoryStore,
-    StorageUnavailableError,
-    Table,
-)
+from crdt_mor import Commit, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.log.paths import STAGED, TICKET
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compaction
+from crdt_mor.store import MemoryStore
 from crdt_mor.store.protocol import Content, Durable, Store
 from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.write.log_files import put_chunks

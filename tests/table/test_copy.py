@@ -11,23 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    Commit,
-    Copied,
-    CopyProgress,
-    FormatError,
-    InvalidInputError,
-    LocalStore,
-    MemoryStore,
-    Store,
-    Table,
-    TableExistsError,
-    TableNotFoundError,
-    UnsupportedFeatureError,
-)
+from crdt_mor import Commit, InvalidInputError, Table
+from crdt_mor.errors import FormatError, TableExistsError, TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.config_properties import OUR_ID
-from crdt_mor.store import across, objects
+from crdt_mor.results import Copied, CopyProgress
+from crdt_mor.store import LocalStore, MemoryStore, Store, across, objects
 from crdt_mor.store.paths import in_hoodie
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of

@@ -17,28 +17,28 @@ from crdt_mor.testing import DelegatingStore
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 URI = "memory://t"
 
-Call = Callable[[mor.Store], mor.Table]
+Call = Callable[[mor.store.Store], mor.Table]
 
 
 def rows(n: int) -> pa.Table:
     return pa.table({"id": ["a"], "n": [n]}, schema=SCHEMA)
 
 
-def made(store: mor.Store, *, exist_ok: bool = False) -> mor.Table:
+def made(store: mor.store.Store, *, exist_ok: bool = False) -> mor.Table:
     return mor.Table.create(URI, SCHEMA, key="id", buckets=1, store=store, exist_ok=exist_ok)
 
 
 class Beside(DelegatingStore):
     """Lets another process make the table and commit a row, before the operation of some number, if it is first."""
 
-    def __init__(self, store: mor.Store, moment: int) -> None:
+    def __init__(self, store: mor.store.Store, moment: int) -> None:
         super().__init__(store)
         self.left: int = moment
 
     def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
         self.left -= self.store.stat(PROPERTIES) is None
         if self.left == 0:
-            with suppress(mor.TableExistsError):  # a load under way keeps the other process out
+            with suppress(mor.errors.TableExistsError):  # a load under way keeps the other process out
                 made(self.store).upsert(rows(7))
             self.left = -1
         return call()
@@ -68,23 +68,23 @@ def test_create_with_exist_ok_beside_another_creator_opens_the_table() -> None:
 def test_create_beside_another_creator_makes_the_table_or_says_that_there_is_one() -> None:
     for outcome in outcomes(made):
         if isinstance(outcome, mor.CrdtMorError):
-            assert isinstance(outcome, mor.TableExistsError)
+            assert isinstance(outcome, mor.errors.TableExistsError)
             assert "there is a table already; open it" in str(outcome)
 
 
 @pytest.mark.slow
 def test_create_from_beside_another_creator_loads_the_table_or_says_that_there_is_one() -> None:
-    def load(store: mor.Store) -> mor.Table:
+    def load(store: mor.store.Store) -> mor.Table:
         return mor.Table.create_from(URI, rows(1), key="id", buckets=1, store=store)
 
     for outcome in outcomes(load):
         if isinstance(outcome, mor.CrdtMorError):
-            assert isinstance(outcome, mor.TableExistsError)
+            assert isinstance(outcome, mor.errors.TableExistsError)
             assert "properties" not in str(outcome)
 
 
 def test_open_beside_a_creator_opens_the_table_or_says_that_there_is_none() -> None:
     for outcome in outcomes(lambda store: mor.Table.open(URI, store=store)):
         if isinstance(outcome, mor.CrdtMorError):
-            assert isinstance(outcome, mor.TableNotFoundError)
+            assert isinstance(outcome, mor.errors.TableNotFoundError)
             assert "create it with Table.create" in str(outcome)

@@ -24,9 +24,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, LoadProgress, MemoryStore, SchemaMismatchError, Table, TableExistsError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError, TableExistsError
 from crdt_mor.log.paths import LOADS, VERSIONS
 from crdt_mor.payloads import Counter, LatestBy, ORSet
+from crdt_mor.results import LoadProgress
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
 from crdt_mor.write import load, load_sorting
 from crdt_mor.write.load_sorting import RUN_ROWS
@@ -166,7 +169,7 @@ def test_a_missing_package_is_named(
     (tmp_path / folder / name).write_text("{}")
     for module in ("deltalake", "pyiceberg", "pyiceberg.table"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(mor.UnsupportedFeatureError, match=rf"pip install 'crdt-mor\[{package}\]'"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=rf"pip install 'crdt-mor\[{package}\]'"):
         loaded(tmp_path)
 
 
@@ -376,7 +379,7 @@ def test_the_commit_says_what_it_is_told_and_progress_is_told(small: None) -> No
 # --- whole, or not there ----------------------------------------------------------------------------------------------
 
 
-def everything(store: mor.Store) -> list[str]:
+def everything(store: mor.store.Store) -> list[str]:
     return [stat.path for stat in (*store.walk(""), *store.walk(".hoodie"))]
 
 
@@ -450,7 +453,7 @@ def test_nobody_sees_a_table_and_nobody_makes_one_by_mistake_while_it_is_loaded(
     def others(_: LoadProgress) -> None:
         nonlocal seen
         seen += 1
-        with pytest.raises(mor.TableNotFoundError):
+        with pytest.raises(mor.errors.TableNotFoundError):
             Table.open("t", store=store)
         for exist_ok in (False, True):
             with pytest.raises(TableExistsError, match=r"Table\.create_from is loading a table here"):
@@ -489,7 +492,7 @@ def at_each_step(stride: int) -> Iterator[tuple[MemoryStore, InterruptedStore, i
             return
 
 
-def require_whole(table: Table, rows: pl.DataFrame, store: mor.Store) -> None:
+def require_whole(table: Table, rows: pl.DataFrame, store: mor.store.Store) -> None:
     """The table has these rows, in one commit, and no other data files; Hudi's timeline has the commit."""
     assert content(table) == sorted(rows.rows())
     paths = [path for path in everything(store) if not path.startswith(LOADS)]
@@ -513,7 +516,7 @@ def test_a_load_that_dies_at_any_step_leaves_a_whole_table_or_none(stride: int, 
         try:
             table = Table.open("t", store=store)
             whole += 1
-        except mor.TableNotFoundError:
+        except mor.errors.TableNotFoundError:
             table = loaded(rows, store=store, partition_by="day")
             assert store.walk(LOADS) == []
         require_whole(table, rows, store)
@@ -608,8 +611,8 @@ def test_a_load_whose_replies_get_lost_says_the_truth(lost: int, small: None) ->
             assert content(Table.open("t", store=store)) == sorted(ROWS.rows())
         except TableExistsError:
             raise
-        except (mor.StorageUnavailableError, mor.CommitUnknownError):
-            with suppress(mor.TableNotFoundError):
+        except (mor.StorageUnavailableError, mor.errors.CommitUnknownError):
+            with suppress(mor.errors.TableNotFoundError):
                 assert content(Table.open("t", store=store)) == sorted(ROWS.rows())
 
 

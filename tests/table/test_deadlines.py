@@ -16,8 +16,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.ground import deadlines
 from crdt_mor.ground.observing import emit
 from crdt_mor.readers.polars import scan_table
@@ -297,11 +298,11 @@ def test_waiting_is_told_after_five_seconds_and_then_each_minute(
     table = opened(bucket, retry_timeout="200s")
     caplog.set_level(logging.WARNING, "crdt_mor")
     caplog.clear()
-    events: list[mor.WaitEvent] = []
+    events: list[mor.observing.WaitEvent] = []
     began_ms, at_s = bucket.environment.now_ms(), list[float]()
 
-    def note(event: mor.Event) -> None:
-        if isinstance(event, mor.WaitEvent):
+    def note(event: mor.observing.Event) -> None:
+        if isinstance(event, mor.observing.WaitEvent):
             events.append(event)
             at_s.append((bucket.environment.now_ms() - began_ms) / 1000)
 
@@ -331,13 +332,13 @@ def test_a_short_outage_is_not_told(bucket: FailingBucket, caplog: pytest.LogCap
 
 @pytest.mark.parametrize("more", [(), ("--output", "json")])
 def test_the_command_line_says_what_it_waits_for(more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    event = mor.WaitEvent(
+    event = mor.observing.WaitEvent(
         uri="s3://lake/t", request="put=.hoodie/x", tries=7, waited_s=5.2, deadline_s=60, cause="503 SlowDown"
     )
 
     def opens(uri: str, **options: object) -> Table:
         emit(event)
-        raise mor.TableNotFoundError("there is no table here. path=t")
+        raise mor.errors.TableNotFoundError("there is no table here. path=t")
 
     monkeypatch.setattr(Table, "open", opens)
     said = CliRunner().invoke(app, ["count", "t", *more]).stderr

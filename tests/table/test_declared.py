@@ -14,21 +14,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    EarlierWritePendingError,
-    InvalidInputError,
-    MemoryStore,
-    MergeInto,
-    PartDone,
-    SchemaMismatchError,
-    Table,
-    UpdatePart,
-)
+from crdt_mor import InvalidInputError, MergeInto, Table
 from crdt_mor.api import commit
+from crdt_mor.errors import EarlierWritePendingError, SchemaMismatchError
 from crdt_mor.model import timeline_json
 from crdt_mor.model.declared import KEYS_MAX, Declared, declared_json, declared_of, key_name
 from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
+from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.declaring import begin
 from crdt_mor.write.open_write import OpenWrite

@@ -9,7 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import EarlierWritePendingError, InvalidInputError, PartialUpdate, Table, WriteJob
+from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor.errors import EarlierWritePendingError
+from crdt_mor.parts import WriteJob
 from tests.inside import tail_of
 from tests.simulated import Simulated
 

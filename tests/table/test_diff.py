@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import Differences, InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.api import diff
+from crdt_mor.results import Differences
+from crdt_mor.store import MemoryStore
 from tests.inside import store_of
 from tests.simulated import Simulated
 
-pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.PartitionNotInKeyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.errors.PartitionNotInKeyWarning")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.float64()), ("l", pa.list_(pa.int64()))])
 Row = tuple[int, str, float | None, list[int] | None]

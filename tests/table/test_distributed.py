@@ -10,19 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    InvalidInputError,
-    PartialUpdate,
-    Receipt,
-    SchemaMismatchError,
-    Table,
-    TokenOrderError,
-    WriteJob,
-    WriterExpiredError,
-)
+from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor.errors import SchemaMismatchError, TokenOrderError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter, MVRegister, ORSet
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

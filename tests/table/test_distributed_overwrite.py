@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, CrdtMorError, InvalidInputError, Receipt, Table, WriteJob, WriterExpiredError
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, Table
+from crdt_mor.errors import WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log import publish
+from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

@@ -129,25 +129,27 @@ def test_a_clock_that_is_off_is_told(tmp_path: Path, ahead_s: int, state: str, s
 
 
 def test_a_store_that_lets_many_puts_win_is_wrong() -> None:
-    state, said = found("memory://t", store=ScriptedStore(mor.MemoryStore(), answering("put", lambda won: True)))[
+    state, said = found("memory://t", store=ScriptedStore(mor.store.MemoryStore(), answering("put", lambda won: True)))[
         "put-if-absent"
     ]
     assert state == "wrong"
     assert "simultaneous conditional puts" in said
 
 
-READ_ONLY = refusing("put", error=lambda said: mor.StorageRefusedError(f"this user may not put objects here. {said}"))
+READ_ONLY = refusing(
+    "put", error=lambda said: mor.errors.StorageRefusedError(f"this user may not put objects here. {said}")
+)
 
 
 def test_who_may_only_read_is_told_so() -> None:
-    store = mor.MemoryStore()
+    store = mor.store.MemoryStore()
     mor.Table.create("memory://t", SCHEMA, key="id", store=store)
     report = found("memory://t", store=ScriptedStore(store, READ_ONLY))
     assert report["table"][0] == "fine"
     assert report["permission to write"][0] == "note"
     assert "may not put objects here" in report["permission to write"][1]
     assert "clock" not in report
-    nowhere = found("memory://t", store=ScriptedStore(mor.MemoryStore(), READ_ONLY))
+    nowhere = found("memory://t", store=ScriptedStore(mor.store.MemoryStore(), READ_ONLY))
     assert nowhere["permission to write"][0] == "wrong", "there is nothing to read either"
 
 

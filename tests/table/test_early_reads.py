@@ -10,11 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.api import early_read
 from crdt_mor.payloads import ORSet, PartialUpdate
 from crdt_mor.read import ended
 from crdt_mor.read.prune import LOOKUP_KEYS_MAX
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.reading import Wait
 from tests.inside import store_of

@@ -17,14 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import (
-    CommitUnknownError,
-    ErasureUnfinishedError,
-    InvalidInputError,
-    SnapshotExpiredError,
-    StorageUnavailableError,
-    Table,
-)
+from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError, ErasureUnfinishedError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate

@@ -12,14 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    ConstraintViolationError,
-    EarlierWritePendingError,
-    ErasureUnfinishedError,
-    InvalidInputError,
-    SnapshotExpiredError,
-    Table,
-)
+from crdt_mor import InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, ErasureUnfinishedError
 from crdt_mor.payloads import Counter, First, Last, LatestBy, Max, ORSet, PartialUpdate
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.simulated import Simulated

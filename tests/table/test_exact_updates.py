@@ -10,7 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.store import MemoryStore
 from crdt_mor.write.new_values import new_values
 
 STRUCT = pa.struct([("ys", pa.list_(pa.int64()))])

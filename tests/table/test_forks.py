@@ -40,7 +40,7 @@ def test_what_was_opened_before_a_fork_is_refused_and_what_is_opened_after_it_is
     scan = table.scan()
     forked(threads=False)
     for use in (table.refresh, table.scan, scan.to_arrow, lambda: table.upsert(frame(("a", "eu")))):
-        with pytest.raises(mor.ForkedProcessError, match=r"Table\.open"):
+        with pytest.raises(mor.errors.ForkedProcessError, match=r"Table\.open"):
             use()
     own = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
     own.upsert(frame(("a", "eu")))
@@ -58,9 +58,9 @@ def test_a_transaction_that_was_begun_before_a_fork_is_left_alone(
             write = tx._write
             assert isinstance(write, OpenWrite)
             write.abandon()
-            with pytest.raises(mor.ForkedProcessError):
+            with pytest.raises(mor.errors.ForkedProcessError):
                 write.commit()
-            with pytest.raises(mor.ForkedProcessError):
+            with pytest.raises(mor.errors.ForkedProcessError):
                 tx.upsert(frame(("b", "eu")))
     assert table.count() == 1
 
@@ -70,7 +70,7 @@ def test_without_polars_threads_not_even_a_table_of_ones_own_is_opened(
 ) -> None:
     simulated.create(schema=SCHEMA, key="id")
     forked(threads=True)
-    with pytest.raises(mor.ForkedProcessError, match="spawn"):
+    with pytest.raises(mor.errors.ForkedProcessError, match="spawn"):
         mor.Table.open("simulated", store=simulated.store)
 
 
@@ -181,6 +181,6 @@ def test_table_create_in_a_forked_child_without_threads_makes_nothing(
     fast_path: Path, forked: Callable[..., None], make: Callable[[Path], mor.Table]
 ) -> None:
     forked(threads=True)
-    with pytest.raises(mor.ForkedProcessError, match="spawn"):
+    with pytest.raises(mor.errors.ForkedProcessError, match="spawn"):
         make(fast_path / "t")
     assert not (fast_path / "t").exists()

@@ -18,8 +18,10 @@ import pyarrow.dataset
 import pytest
 
 import crdt_mor
-from crdt_mor import InvalidInputError, InvalidUseError, MemoryStore, Scan, Table, TableNotFoundError
+from crdt_mor import InvalidInputError, Scan, Table, store
 from crdt_mor.api.near_names import METHODS
+from crdt_mor.errors import InvalidUseError, TableNotFoundError
+from crdt_mor.store import MemoryStore
 from tests.inside import store_of
 from tests.table.helpers import Make, Place, frame, rows
 
@@ -42,16 +44,19 @@ def test_the_version_is_that_of_the_project() -> None:
     assert crdt_mor.__version__ == said[1]
 
 
+def imported_for_type_checkers(file: str) -> set[tuple[str, str]]:
+    tree, test = ast.parse(Path(file).read_text()), "_typing.TYPE_CHECKING"
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == test)
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    return {(alias.name, str(node.module)) for node in imports for alias in node.names}
+
+
 def test_a_public_name_stands_in_three_places() -> None:
     """Type checkers see the imports, users the names of the table, `import *` what `__all__` lists."""
-    tree = ast.parse(Path(crdt_mor.__file__).read_text())
-    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "_TYPE_CHECKING")
-    imported = {
-        (alias.name, str(node.module))
-        for node in checked.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+    imported = imported_for_type_checkers(crdt_mor.__file__)
+    modules = {(name, "crdt_mor") for name in crdt_mor._PUBLIC_MODULES}
+    assert modules <= imported
+    imported -= modules
     late = {(name, f"crdt_mor.{module}") for module, names in crdt_mor._NAMES.items() for name in names}
     assert late == imported
     assert sorted(name for name, _ in late) == sorted(crdt_mor.__all__)
@@ -70,6 +75,16 @@ def test_every_public_name_is_there() -> None:
             getattr(crdt_mor, name)
     with pytest.raises(ImportError, match="cannot import name 'Tabel'"):
         exec("from crdt_mor import Tabel")
+
+
+def test_public_names_of_the_store_stand_in_three_places() -> None:
+    late = {(name, f"crdt_mor.{module}") for name, module in store._HOMES.items()}
+    assert late == imported_for_type_checkers(store.__file__)
+    assert sorted(store._HOMES) == store.__all__
+    assert all(getattr(store, name) is vars(store)[name] for name in store.__all__)
+    with pytest.raises(AttributeError, match=r"module 'crdt_mor\.store' has no attribute 'Sotre'"):
+        store.Sotre  # type: ignore[attr-defined]  # noqa: B018
+    assert modules_after("import crdt_mor.store") & {"crdt_mor.store.local", "polars"} == set()
 
 
 def test_no_public_name_is_that_of_a_module() -> None:
@@ -100,7 +115,7 @@ def test_a_read_and_a_write_leave_alone_what_they_do_not_need() -> None:
 import crdt_mor as mor, polars as pl
 rows = pl.DataFrame({"id": ["a", "b"], "day": ["1", "2"], "n": [1, 2]})
 for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "ordering": "n"}):
-    table = mor.Table.create("t", rows.schema, store=mor.MemoryStore(), **settings)
+    table = mor.Table.create("t", rows.schema, store=mor.store.MemoryStore(), **settings)
     table.upsert(rows)
     assert table.scan(columns=["id"], filter=pl.col("n") > 1).to_polars().height == 1
 """)

@@ -53,7 +53,7 @@ def made_with(world: Simulated, **settings: Any) -> mor.Table:
     return table
 
 
-def opened(world: Simulated, store: mor.Store | None = None) -> mor.Table:
+def opened(world: Simulated, store: mor.store.Store | None = None) -> mor.Table:
     """The table of a world once more, as another process has it."""
     return mor.Table.open("simulated", store=store or world.store, environment=world.environment)
 
@@ -105,7 +105,7 @@ def test_a_writer_whose_post_comes_to_break_a_rule_is_told(world: Simulated) -> 
         opened(world).add_rules(check={"positive": "n > 0"})
 
     mine = in_a_crowd(opened(world, Meanwhile(world.store, add)))
-    with pytest.raises(mor.ConstraintViolationError, match="positive"):
+    with pytest.raises(mor.errors.ConstraintViolationError, match="positive"):
         mine.upsert(rows(7, n=-1))
     assert set(found(mine)) == {0}
 
@@ -513,7 +513,7 @@ def test_a_table_that_was_closed_while_a_post_was_there_refuses_its_owner_and_ne
     other, target = opened(world), Simulated()
     post(other, rows(1))
     store = Meanwhile(world.store, lambda: other.maintenance.migrate("moved", buckets=4, store=target.store))
-    with pytest.raises(mor.TableMovedError):
+    with pytest.raises(mor.errors.TableMovedError):
         in_a_crowd(opened(world, store)).upsert(rows(2))
     assert store.posted == 1
     moved = mor.Table.open("moved", store=target.store, environment=world.environment)

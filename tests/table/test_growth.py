@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, SchemaMismatchError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.merge.payload import Payload
 from crdt_mor.payloads import Counter, LatestBy, PartialUpdate
 from tests.interop.hudi_archive import edit, make_hudis

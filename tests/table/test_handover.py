@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.format import properties
 from crdt_mor.hudi.handover import change_properties
 from crdt_mor.log.paths import BACKUP, PROPERTIES
 from crdt_mor.model.handover import own_properties
 from crdt_mor.model.instant import EPOCH, begin_after, from_ms, tick_after, to_datetime, to_ms
 from crdt_mor.model.names import TimelineFileName
+from crdt_mor.store import MemoryStore
 from crdt_mor.store.protocol import Durable
 from crdt_mor.testing import SimulatedEnvironment
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits

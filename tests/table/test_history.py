@@ -120,7 +120,7 @@ def test_a_whole_number_is_a_version_wherever_a_moment_is_asked_for(world: Simul
         table.inspect.files,
     ]
     for call in calls:
-        with pytest.raises(mor.FutureSnapshotError, match=r"does not exist yet.* not `ordinal`"):
+        with pytest.raises(mor.errors.FutureSnapshotError, match=r"does not exist yet.* not `ordinal`"):
             call(newest["version"] + 9)
         with pytest.raises(mor.InvalidInputError, match="versions count from 0"):
             call(-1)

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table, UnsupportedFeatureError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.commit import (
     CommitMetadata,
     CompactionOperation,

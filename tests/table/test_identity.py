@@ -14,16 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    FormatError,
-    InvalidInputError,
-    SnapshotExpiredError,
-    Table,
-    TableNotFoundError,
-    TableReplacedError,
-    Transaction,
-)
+from crdt_mor import InvalidInputError, SnapshotExpiredError, Table, Transaction
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import FormatError, TableNotFoundError, TableReplacedError
 from crdt_mor.events.session import Session
 from crdt_mor.events.views import HudiLook
 from crdt_mor.format.properties import decode_table, encode_table

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.payloads import Counter
 from crdt_mor.read import window
 from crdt_mor.read.window import Window
 from crdt_mor.read.window_states import States
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema([("at", pa.string()), ("time", pa.float64()), ("group", pa.int64()), ("tags", pa.list_(pa.int64()))])
 """Columns that have the names of columns inside."""

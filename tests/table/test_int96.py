@@ -15,8 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.cli.main import app
+from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.store import MemoryStore
 
 TIMES = [
     text and datetime.fromisoformat(text)

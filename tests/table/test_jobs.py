@@ -14,16 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import (
-    Commit,
-    CommitUnknownError,
-    CrdtMorError,
-    InvalidInputError,
-    Receipt,
-    Table,
-    WriteJob,
-    WriterExpiredError,
-)
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, Table
+from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
 from crdt_mor.events.write import TakenOverError
@@ -31,6 +23,7 @@ from crdt_mor.format.log import read_log
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.merge import at_once, overlay, visible
 from crdt_mor.merge.contributions import Contributions, gather
+from crdt_mor.store import MemoryStore
 from crdt_mor.store.protocol import Store
 from crdt_mor.write import base_files
 from tests.counting import Bucket

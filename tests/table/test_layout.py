@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, TableExistsError
+from crdt_mor import InvalidInputError
+from crdt_mor.errors import TableExistsError
 from crdt_mor.format import bloom
 from crdt_mor.format.base_file import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_footer
 from crdt_mor.ground.parquet import ParquetSource
@@ -256,7 +257,7 @@ def test_keys_of_several_columns_and_those_in_an_or_are_looked_up_too(monkeypatc
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("n", pa.int64())])
     rows = pl.DataFrame({"a": [i // 10 for i in range(100)], "b": [f"b{i % 10}" for i in range(100)]})
     rows = rows.with_columns(n=pl.int_range(100) * 37 % 100)
-    table = mor.Table.create("t", schema, key=["a", "b"], buckets=1, cluster_by="n", store=mor.MemoryStore())
+    table = mor.Table.create("t", schema, key=["a", "b"], buckets=1, cluster_by="n", store=mor.store.MemoryStore())
     table.upsert(rows)
     table.maintenance.compact()
     for condition in (
@@ -280,7 +281,7 @@ def test_a_key_whose_condition_is_decided_late_is_looked_up_too(monkeypatch: pyt
     monkeypatch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
     schema = pa.schema([("id", pa.int16()), ("n", pa.int64())])
     table = mor.Table.create(
-        "t", schema, key="id", buckets=1, cluster_by="n", merge={"n": Counter()}, store=mor.MemoryStore()
+        "t", schema, key="id", buckets=1, cluster_by="n", merge={"n": Counter()}, store=mor.store.MemoryStore()
     )
     table.upsert(pa.table({"id": range(40), "n": range(40)}, schema))
     table.maintenance.compact()
@@ -398,7 +399,7 @@ def test_filters_on_the_columns_skip_row_groups(
         buckets=1,
         cluster_by=["city", "day"],
         cluster_order=order,
-        store=mor.MemoryStore(),
+        store=mor.store.MemoryStore(),
     )
     table.upsert(rows)
     table.maintenance.compact()

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store import MemoryStore
 from crdt_mor.write import base_files
 from tests.counting import Bucket
 

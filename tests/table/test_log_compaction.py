@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import FormatError, InvalidInputError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import FormatError
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.services import compaction

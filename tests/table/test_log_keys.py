@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.blocks import Slice
@@ -25,6 +25,7 @@ from crdt_mor.model.names import LogFileName
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read import log_keys
 from crdt_mor.read.log_keys import KeysOfLog, Lookup
+from crdt_mor.store import MemoryStore
 from tests.stores import WatchedStore
 from tests.table.compacting import written
 from tests.table.helpers import MERGES, Make, Place, frame

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, PayloadError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import PayloadError
 from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
 from crdt_mor.planners.clean import RetentionPolicy
@@ -41,7 +42,7 @@ def write(table: Table, count: int) -> list[mor.Commit]:
     return [table.upsert(frame(("a", "x", i), (f"k{i}", "x", i))) for i in range(count)]
 
 
-def done(maintained: mor.Maintained) -> list[tuple[str, str]]:
+def done(maintained: mor.results.Maintained) -> list[tuple[str, str]]:
     return [(action.service, action.state) for action in maintained.actions]
 
 
@@ -96,7 +97,7 @@ def test_upsert_into_a_table_that_nobody_maintains_warns_once(make: Make, monkey
     monkeypatch.setattr(maintain_inline, "MANY_COMMITS", 3)
     table = make(buckets=1)
     write(table, 2)
-    with pytest.warns(mor.UpkeepWarning, match=r"run table\.maintenance\.maintain\(\).* commits=3") as told:
+    with pytest.warns(mor.errors.UpkeepWarning, match=r"run table\.maintenance\.maintain\(\).* commits=3") as told:
         write(table, 3)
     assert [warning.filename for warning in told] == [__file__]
 
@@ -252,7 +253,7 @@ def test_who_is_killed_in_the_middle_leaves_what_the_next_run_finishes(
 def test_two_at_once_do_each_thing_once(eager: Table, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     write(eager, 2)
     before, other, execute = rows(eager), place.open(), service.execute
-    inner: list[mor.Maintained] = []
+    inner: list[mor.results.Maintained] = []
 
     def beside(session: Any, how: Any, plan: Any) -> Any:
         monkeypatch.setattr(service, "execute", execute)
@@ -296,7 +297,7 @@ def hourly(table: Table, count: int) -> list[mor.Commit]:
     return commits
 
 
-def cleans(maintained: mor.Maintained) -> list[mor.Upkeep]:
+def cleans(maintained: mor.results.Maintained) -> list[mor.results.Upkeep]:
     return [action for action in maintained.actions if action.service == "clean"]
 
 
@@ -373,12 +374,12 @@ def test_a_clean_that_is_not_due_lists_the_table_only_where_a_file_could_go(simu
 
 def test_each_thing_that_was_done_is_told(eager: Table) -> None:
     write(eager, 2)
-    told: list[mor.Event] = []
+    told: list[mor.observing.Event] = []
     with mor.observe(told.append):
         eager.maintenance.maintain()
-    upkeep = [event for event in told if isinstance(event, mor.UpkeepEvent)]
+    upkeep = [event for event in told if isinstance(event, mor.observing.UpkeepEvent)]
     assert [(event.service, event.state, event.inline) for event in upkeep[:1]] == [("compaction", "done", False)]
-    parts = [event for event in told if isinstance(event, mor.PartEvent)]
+    parts = [event for event in told if isinstance(event, mor.observing.PartEvent)]
     assert [(event.parts, event.rows) for event in parts] == [(1, 3)]
 
 
@@ -435,24 +436,26 @@ def test_a_table_that_forbids_upkeep_says_so_and_nothing_is_changed(
 # --- by writers -------------------------------------------------------------------------------------------------------
 
 
-def inline_events(told: list[mor.Event]) -> list[mor.UpkeepEvent]:
-    return [event for event in told if isinstance(event, mor.UpkeepEvent) and event.inline]
+def inline_events(told: list[mor.observing.Event]) -> list[mor.observing.UpkeepEvent]:
+    return [event for event in told if isinstance(event, mor.observing.UpkeepEvent) and event.inline]
 
 
 @pytest.fixture
-def told() -> Iterator[list[mor.Event]]:
-    events: list[mor.Event] = []
+def told() -> Iterator[list[mor.observing.Event]]:
+    events: list[mor.observing.Event] = []
     with mor.observe(events.append):
         yield events
 
 
-def test_writers_do_no_upkeep_unless_they_are_asked_to(eager: Table, told: list[mor.Event]) -> None:
+def test_writers_do_no_upkeep_unless_they_are_asked_to(eager: Table, told: list[mor.observing.Event]) -> None:
     write(eager, 5)
     assert kinds(eager) == ["log"] * 5
     assert inline_events(told) == []
 
 
-def test_a_table_can_ask_its_writers_to_compact_what_is_due(eager: Table, place: Place, told: list[mor.Event]) -> None:
+def test_a_table_can_ask_its_writers_to_compact_what_is_due(
+    eager: Table, place: Place, told: list[mor.observing.Event]
+) -> None:
     eager.set_properties({"crdt_mor.maintain": "inline"})
     other = place.open()
     for i in range(5):
@@ -496,7 +499,7 @@ def test_only_what_the_writer_has_written_is_compacted(make: Make) -> None:
 
 
 def test_upkeep_that_fails_fails_no_commit_and_is_told(
-    eager: Table, monkeypatch: pytest.MonkeyPatch, told: list[mor.Event]
+    eager: Table, monkeypatch: pytest.MonkeyPatch, told: list[mor.observing.Event]
 ) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("no memory")

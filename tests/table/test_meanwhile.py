@@ -8,9 +8,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CommitUnknownError, MemoryStore, Store, Table, WriterExpiredError
+from crdt_mor import Table
+from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
+from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.faults import DelegatingStore
 from tests.simulated import Simulated
 

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, MemoryStore, MergeInto, PartitionNotInKeyWarning, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, MergeInto, Table
 from crdt_mor.api.merge_into import Merged
+from crdt_mor.errors import PartitionNotInKeyWarning, SchemaMismatchError
 from crdt_mor.ground.deadlines import current_operation
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.merge_into_plan import MergePlan
 from tests.inside import store_of

@@ -14,19 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import (
-    CrdtMorError,
-    EarlierWritePendingError,
-    InvalidInputError,
-    MemoryStore,
-    Merged,
-    MergeInto,
-    MergePart,
-    MergeSpread,
-    PartDone,
-    StorageUnavailableError,
-    Table,
-)
+from crdt_mor import CrdtMorError, InvalidInputError, Merged, MergeInto, StorageUnavailableError, Table
+from crdt_mor.errors import EarlierWritePendingError
+from crdt_mor.parts import MergePart, MergeSpread, PartDone
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, Places, frame, rows, sent

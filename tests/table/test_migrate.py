@@ -10,18 +10,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
+from crdt_mor import InvalidInputError, SnapshotExpiredError, Table, Transaction
+from crdt_mor.errors import (
     CheckpointExpiredError,
-    InvalidInputError,
-    Migrated,
-    MigrationProgress,
-    SnapshotExpiredError,
-    Table,
     TableArrivingError,
     TableExistsError,
     TableMovedError,
     TableMovedWarning,
-    Transaction,
     UnsupportedFeatureError,
     WriterExpiredError,
 )
@@ -30,6 +25,7 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
+from crdt_mor.results import Migrated, MigrationProgress
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.open import absolute
 from crdt_mor.testing.clock import SimulatedEnvironment

@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import FutureSnapshotError, MemoryStore, StorageUnavailableError, Store, Table
+from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.errors import FutureSnapshotError
 from crdt_mor.log import publish
 from crdt_mor.model.instant import from_ms, to_datetime
+from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.stores import ScriptedStore, refusing
 

@@ -22,7 +22,7 @@ SCHEMA = pl.Schema({"name": pl.String, "country": pl.String, "year": pl.Int32, "
 
 
 def make(**settings: Any) -> Table:
-    made_with = {"key": "name", "partition_by": ["country", "year"], "store": mor.MemoryStore(), **settings}
+    made_with = {"key": "name", "partition_by": ["country", "year"], "store": mor.store.MemoryStore(), **settings}
     table = Table.create("people", SCHEMA, **made_with)
     table.upsert(frame(("ada", "UK", 1, 36), ("bob", "US", 1, 40), ("eve", "FR", 1, 20)))
     return table
@@ -37,11 +37,13 @@ def shown(table: Table) -> list[tuple[Any, ...]]:
 
 
 def test_a_table_in_which_a_key_may_live_twice_is_warned_of() -> None:
-    with pytest.warns(mor.PartitionNotInKeyWarning, match=r"columns=\['country', 'year'\] key=\['name'\]") as told:
+    with pytest.warns(
+        mor.errors.PartitionNotInKeyWarning, match=r"columns=\['country', 'year'\] key=\['name'\]"
+    ) as told:
         make()
     assert told[0].filename == __file__
-    with pytest.warns(mor.PartitionNotInKeyWarning, match=r"columns=\['country'\]"):
-        Table.create_from("u", frame(), key=["name"], partition_by="country", store=mor.MemoryStore())
+    with pytest.warns(mor.errors.PartitionNotInKeyWarning, match=r"columns=\['country'\]"):
+        Table.create_from("u", frame(), key=["name"], partition_by="country", store=mor.store.MemoryStore())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(key=["name", "country", "year"])
@@ -88,7 +90,9 @@ def merged_rows(land: str) -> pa.Table:
 def test_a_row_of_several_writes_moves_as_readers_see_it(
     merge: Any, total: int, in_parts: bool, compacted: bool
 ) -> None:
-    table = Table.create("t", MERGED, key="id", partition_by="land", merge=merge, store=mor.MemoryStore(), buckets=1)
+    table = Table.create(
+        "t", MERGED, key="id", partition_by="land", merge=merge, store=mor.store.MemoryStore(), buckets=1
+    )
     for _ in range(2):
         table.upsert(merged_rows("DE"))
     shows = [(total, *SOME[1:]), NONE]
@@ -106,7 +110,9 @@ def test_a_row_of_several_writes_moves_as_readers_see_it(
     assert shown_rows(table) == [(1, "DE", total + 3 * (total > 3), *SOME[1:]), (2, "DE", *NONE)]
 
 
-def executed(keys: pl.DataFrame, parts: Sequence[mor.MergePart], spread: mor.MergeSpread) -> list[mor.PartDone]:
+def executed(
+    keys: pl.DataFrame, parts: Sequence[mor.parts.MergePart], spread: mor.parts.MergeSpread
+) -> list[mor.parts.PartDone]:
     numbers = pl.Series(spread.numbers(keys))
     return [part.execute(keys.filter(numbers == part.number)) for part in parts]
 
@@ -120,7 +126,7 @@ def test_a_merge_moves_partial_rows_with_what_it_does_not_give() -> None:
     moved = pl.DataFrame({"name": ["ada", "bob"], "country": ["FR", "US"], "year": [1, 1]})
     with table.transaction(columns=["age"]) as tx:
         tx.upsert(pl.DataFrame({"name": ["ada"], "country": ["UK"], "year": [1], "age": [99]}))
-        with pytest.raises(mor.EarlierWritePendingError):
+        with pytest.raises(mor.errors.EarlierWritePendingError):
             table.move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
     done = table.merge(moved, on="name").when_matched_update_all().when_not_matched_insert_all().execute()
     assert (done.updated, done.inserted) == (2, 0)
@@ -156,11 +162,11 @@ def test_an_update_of_a_partition_names_move() -> None:
 
 
 def test_what_an_earlier_write_gives_a_row_moves_with_it() -> None:
-    store = mor.MemoryStore()
+    store = mor.store.MemoryStore()
     table = make(store=store)
     with table.transaction() as tx:
         tx.upsert(frame(("ada", "UK", 1, 99)))
-        with pytest.raises(mor.EarlierWritePendingError):
+        with pytest.raises(mor.errors.EarlierWritePendingError):
             Table.open("people", store=store).move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
     assert table.move(["ada"], partition={"country": "FR"}).updated == 1
     assert shown(table)[0] == ("ada", "FR", 1, 99)
@@ -193,7 +199,7 @@ def test_rows_move_in_a_block_of_several_statements() -> None:
 )
 def test_a_row_moves_to_a_partition_of_any_type(kind: pa.DataType, value: object) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", kind)])
-    table = Table.create("t", schema, key="id", partition_by="at", store=mor.MemoryStore())
+    table = Table.create("t", schema, key="id", partition_by="at", store=mor.store.MemoryStore())
     table.upsert(pa.table({"id": [1], "at": pa.nulls(1)}, schema))
     assert table.move([1], partition={"at": value}).updated == (value is not None)
     assert table.scan().to_arrow()["at"].to_pylist() == [value]
@@ -208,7 +214,7 @@ def test_columns_that_were_renamed_move_by_their_names_of_now() -> None:
 
 def test_a_move_is_held_to_the_rules() -> None:
     table = make(check={"known": "country IN ('UK', 'US', 'FR')"})
-    with pytest.raises(mor.ConstraintViolationError):
+    with pytest.raises(mor.errors.ConstraintViolationError):
         table.move(["ada"], partition={"country": "XX"})
 
 

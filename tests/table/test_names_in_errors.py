@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import ConstraintViolationError, CrdtMorError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import CrdtMorError, Table
+from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.payloads import Counter, ORSet
+from crdt_mor.store import MemoryStore
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.statements import Statements
 from tests.inside import session_of

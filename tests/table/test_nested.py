@@ -14,8 +14,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import ConstraintViolationError, InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.tiers import slow
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import LocalStore, StorageUnavailableError, Table
+from crdt_mor import StorageUnavailableError, Table
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base_file import read_footer
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.store import LocalStore
 from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
 from tests.table.damaged import START_MS, bases, logs, made, opened
 

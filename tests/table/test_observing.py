@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def events() -> Iterator[list[mor.Event]]:
+def events() -> Iterator[list[mor.observing.Event]]:
     """What is told while a test runs; without sweeps, which come with a table's first write and then each minute."""
-    told: list[mor.Event] = []
-    with mor.observe(lambda event: None if isinstance(event, mor.SweepEvent) else told.append(event)):
+    told: list[mor.observing.Event] = []
+    with mor.observe(lambda event: None if isinstance(event, mor.observing.SweepEvent) else told.append(event)):
         yield told
 
 
@@ -35,7 +35,7 @@ def table(simulated: Simulated) -> mor.Table:
     return simulated.create(schema=SCHEMA, key="id", name="events")
 
 
-def names(events: list[mor.Event]) -> list[str]:
+def names(events: list[mor.observing.Event]) -> list[str]:
     return [event.name for event in events]
 
 
@@ -43,7 +43,7 @@ def names(events: list[mor.Event]) -> list[str]:
 
 
 def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
-    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+    table: mor.Table, simulated: Simulated, events: list[mor.observing.Event]
 ) -> None:
     with table.transaction() as tx:
         tx.upsert(frame(("a", "eu"), ("b", "eu")))
@@ -52,7 +52,7 @@ def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
     commit = tx.commit
     assert commit is not None
     (event,) = events
-    assert isinstance(event, mor.CommitEvent)
+    assert isinstance(event, mor.observing.CommitEvent)
     facts = event.facts()
     size = facts.pop("bytes")
     assert isinstance(size, int)
@@ -71,22 +71,22 @@ def test_each_process_tells_of_its_own_part_of_a_group_and_its_publisher_of_the_
     other = in_a_crowd(Table.open("simulated", store=simulated.store, environment=simulated.environment))
     store = Meanwhile(simulated.store, lambda: other.upsert(frame(("b", "eu"), ("c", "eu"))))
     mine = in_a_crowd(Table.open("simulated", store=store, environment=simulated.environment))
-    told = list[mor.CommitEvent]()
-    with mor.observe(lambda event: told.append(event) if isinstance(event, mor.CommitEvent) else None):
+    told = list[mor.observing.CommitEvent]()
+    with mor.observe(lambda event: told.append(event) if isinstance(event, mor.observing.CommitEvent) else None):
         mine.delete(keys=["a"])
     files = completions_of(table)[-1].files
     assert [(e.operation, e.rows, e.deletes, e.writers) for e in told] == [("UPSERT", 2, 0, 2), ("DELETE", 0, 1, 2)]
     assert [(e.files, e.bytes) for e in told] == [(len(files), sum(file.size for file in files)), (0, 0)]
 
 
-def test_a_repeat_by_token_tells_nothing(table: mor.Table, events: list[mor.Event]) -> None:
+def test_a_repeat_by_token_tells_nothing(table: mor.Table, events: list[mor.observing.Event]) -> None:
     for _ in range(2):
         table.upsert(frame(("a", "eu")), token=("load", 1))
     assert names(events) == ["commit"]
 
 
 def test_a_distributed_write_is_one_commit_of_the_driver(
-    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+    table: mor.Table, simulated: Simulated, events: list[mor.observing.Event]
 ) -> None:
     job = table.plan_write("upsert", SCHEMA)
     clock = simulated.environment
@@ -96,27 +96,27 @@ def test_a_distributed_write_is_one_commit_of_the_driver(
     assert names(events) == ["commit"]
 
 
-def test_a_write_that_fails_tells_that_it_was_rolled_back(table: mor.Table, events: list[mor.Event]) -> None:
+def test_a_write_that_fails_tells_that_it_was_rolled_back(table: mor.Table, events: list[mor.observing.Event]) -> None:
     with pytest.raises(ZeroDivisionError), table.transaction():
         raise ZeroDivisionError
     (event,) = events
-    assert isinstance(event, mor.RollbackEvent)
+    assert isinstance(event, mor.observing.RollbackEvent)
     assert (event.others, event.level) == (False, logging.INFO)
 
 
 def test_a_silent_writer_that_is_given_up_is_a_warning(
-    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+    table: mor.Table, simulated: Simulated, events: list[mor.observing.Event]
 ) -> None:
     job = table.plan_write("upsert", SCHEMA)
     job.stage(frame(("a", "eu")), task=0, environment=simulated.environment)
     simulated.environment.sleep(timedelta(hours=1).total_seconds())
     table.upsert(frame(("b", "eu")))
-    rolled_back = next(event for event in events if isinstance(event, mor.RollbackEvent))
+    rolled_back = next(event for event in events if isinstance(event, mor.observing.RollbackEvent))
     assert (rolled_back.others, rolled_back.level) == (True, logging.WARNING)
     assert names(events) == ["rollback", "commit"]
 
 
-def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events: list[mor.Event]) -> None:
+def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events: list[mor.observing.Event]) -> None:
     simulated.create(schema=SCHEMA, key="id")
     other = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
     other.upsert(frame(("b", "eu")))
@@ -127,23 +127,23 @@ def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events:
     store = ScriptedStore(simulated.store, racing)
     table = mor.Table.open("simulated", store=store, environment=simulated.environment)
     table.upsert(frame(("a", "eu")))
-    lost = [event for event in events if isinstance(event, mor.RaceLostEvent)]
+    lost = [event for event in events if isinstance(event, mor.observing.RaceLostEvent)]
     assert [event.attempt for event in lost] == [1]
     assert names(events).count("commit") == 2
     assert len(rows(table, "id")) == 2
 
 
-def test_a_compaction_tells_each_of_its_steps(table: mor.Table, events: list[mor.Event]) -> None:
+def test_a_compaction_tells_each_of_its_steps(table: mor.Table, events: list[mor.observing.Event]) -> None:
     table.upsert(frame(("a", "eu"), ("b", "us")))
     (done,) = table.maintenance.compact()
-    plans = [event for event in events if isinstance(event, mor.PlanEvent)]
+    plans = [event for event in events if isinstance(event, mor.observing.PlanEvent)]
     assert names(list(plans)) == ["plan_scheduled", "plan_executed", "plan_completed"]
     assert {(plan.barrier, plan.action, plan.table) for plan in plans} == {(done.barrier, "compaction", "events")}
     assert {plan.file_groups for plan in plans} == {done.file_groups}
     assert [plan.rows for plan in plans] == [0, 2, 2]
 
 
-def test_a_plan_that_is_cancelled_says_so_once(table: mor.Table, events: list[mor.Event]) -> None:
+def test_a_plan_that_is_cancelled_says_so_once(table: mor.Table, events: list[mor.observing.Event]) -> None:
     table.upsert(frame(("a", "eu")))
     plan = table.maintenance.plan_compaction()
     assert plan is not None
@@ -202,7 +202,7 @@ def test_a_log_handler_that_raises_does_not_break_a_commit(table: mor.Table, cap
 
 def test_a_callback_is_told_until_its_handle_is_removed(table: mor.Table) -> None:
     table.upsert(frame(("a", "eu")))  # sweeps
-    told: list[mor.Event] = []
+    told: list[mor.observing.Event] = []
     handle = mor.observe(told.append)
     table.upsert(frame(("a", "eu")))
     handle.remove()
@@ -212,11 +212,11 @@ def test_a_callback_is_told_until_its_handle_is_removed(table: mor.Table) -> Non
 
 
 def test_a_callback_that_raises_breaks_no_commit_and_is_logged_once(
-    table: mor.Table, caplog: pytest.LogCaptureFixture, events: list[mor.Event]
+    table: mor.Table, caplog: pytest.LogCaptureFixture, events: list[mor.observing.Event]
 ) -> None:
     calls = []
 
-    def broken(event: mor.Event) -> None:
+    def broken(event: mor.observing.Event) -> None:
         calls.append(event)
         raise RuntimeError("the metrics server is down")
 
@@ -274,5 +274,5 @@ def test_opentelemetry_counts_what_tables_do_until_it_is_removed(table: mor.Tabl
 
 def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
-    with pytest.raises(mor.UnsupportedFeatureError, match=r"crdt-mor\[otel\]"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=r"crdt-mor\[otel\]"):
         instrument()

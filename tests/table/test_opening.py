@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import InvalidInputError, Table, TableReplacedError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import TableReplacedError
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.log import opening
 from crdt_mor.log.paths import PROPERTIES, version_path

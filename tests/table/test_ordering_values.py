@@ -9,8 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.payloads import LatestBy
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("at", pa.float64()), ("v", pa.int64())])
 

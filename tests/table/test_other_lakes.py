@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crdt_mor import Table, TableExistsError, TableNotFoundError
+from crdt_mor import Table
+from crdt_mor.errors import TableExistsError, TableNotFoundError
 from tests.table.helpers import SCHEMA, Place, files
 
 FILES = {

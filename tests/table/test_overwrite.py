@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.api.transaction import Transaction
+from crdt_mor.errors import SchemaMismatchError, TokenOrderError
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log.paths import STAGED
 from crdt_mor.log.steps import Steps

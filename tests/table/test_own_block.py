@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import EarlierWritePendingError, InvalidInputError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.own_blocks import _OPEN
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.store.memory import MemoryStore

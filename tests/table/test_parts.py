@@ -14,8 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
+from crdt_mor import Changes, InvalidInputError, Scan, Table
 from crdt_mor.api.rows import ArrowRows
+from crdt_mor.errors import FutureSnapshotError
 from crdt_mor.payloads import Counter
 from tests.stores import LOCAL_FIRST
 from tests.table.helpers import SCHEMA, Make, Place, frame, sent

@@ -18,22 +18,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    InvalidInputError,
+from crdt_mor import InvalidInputError, PartialUpdate, Payload, Table, Transaction
+from crdt_mor.errors import (
     LawError,
-    MemoryStore,
-    PartialUpdate,
-    Payload,
     PayloadError,
     SchemaMismatchError,
-    Table,
     TableExistsError,
     TableNotFoundError,
-    Transaction,
     UnknownPayloadError,
 )
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
+from crdt_mor.store import MemoryStore
 from tests.inside import run_sweep
 from tests.table.helpers import Make, Place, Places, data_files
 from tests.tiers import slow

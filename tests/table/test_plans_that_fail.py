@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import CommitUnknownError, CompactionPlan, CrdtMorError, DataFile, PayloadError, Table
+from crdt_mor import CrdtMorError, Table
+from crdt_mor.errors import CommitUnknownError, PayloadError
 from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.parts import CompactionPlan, DataFile
 from crdt_mor.payloads import Counter
 from crdt_mor.services import compaction, service
 from tests.simulated import Simulated
@@ -51,7 +53,7 @@ def logs(table: Table) -> set[str]:
     return {file["file_id"][:8] for file in found if file["kind"] == "log"}
 
 
-def compactions(maintained: mor.Maintained) -> list[tuple[str, int, str]]:
+def compactions(maintained: mor.results.Maintained) -> list[tuple[str, int, str]]:
     return [(a.state, a.file_groups, a.error) for a in maintained.actions if a.service == "compaction"]
 
 
@@ -122,8 +124,8 @@ def test_a_note_counts_for_a_day_as_a_payload_may_be_mended(
 
 def test_writers_that_do_upkeep_commit_and_go_on_with_their_other_file_groups(simulated: Simulated) -> None:
     table = poisoned(simulated, maintain="inline")
-    told: list[mor.UpkeepEvent] = []
-    with mor.observe(lambda event: told.append(event) if isinstance(event, mor.UpkeepEvent) else None):
+    told: list[mor.observing.UpkeepEvent] = []
+    with mor.observe(lambda event: told.append(event) if isinstance(event, mor.observing.UpkeepEvent) else None):
         add(table, "big", *(f"k{i}" for i in range(16)))
     assert [(event.state, event.inline) for event in told] == [("done", True), ("failed", True)]
     assert "key='big'" in told[1].error
@@ -186,7 +188,7 @@ def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group
         return folded(session, plan, threads)
 
     monkeypatch.setattr(compaction, "_compacted", faulty)
-    with pytest.raises(mor.UnsupportedFeatureError, match=r"file group 00000002 .*Rescaling"):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=r"file group 00000002 .*Rescaling"):
         table.maintenance.compact()
     assert logs(table) == {"00000002"}
     monkeypatch.undo()
@@ -218,7 +220,7 @@ def test_two_processes_that_meet_the_same_failure_do_each_thing_once(
 ) -> None:
     """The other one cancels and plans again while this one is about to: for this one nothing is left to do."""
     other = Table.open("simulated", store=simulated.store, environment=simulated.environment)
-    cancel, inner = service.cancel, list[mor.Maintained]()
+    cancel, inner = service.cancel, list[mor.results.Maintained]()
 
     def beside(session: Session, barrier: InstantTime) -> bool:
         monkeypatch.setattr(service, "cancel", cancel)

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
+from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.model.names import data_file_name
 from crdt_mor.store import disk as disk_calls
 from crdt_mor.store.local import LocalStore

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import FormatError, InvalidInputError
+from crdt_mor import InvalidInputError
+from crdt_mor.errors import FormatError
 from crdt_mor.model.table_properties import BYTES_MAX, NAME_MAX
 from crdt_mor.model.timeline import Timeline
 from tests.table.helpers import Make, Place, files, frame

@@ -17,7 +17,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, SnapshotExpiredError, Table, Transaction, WriterExpiredError
+from crdt_mor import Commit, SnapshotExpiredError, Table, Transaction
+from crdt_mor.errors import WriterExpiredError
 from crdt_mor.merge.oracle import Meaning
 from crdt_mor.payloads import Counter
 from crdt_mor.testing import Contribution, MergeRule, SimulatedEnvironment, fold

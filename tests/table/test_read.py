@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Scan, Table
+from crdt_mor import Changes, Commit, InvalidInputError, Scan, Table
 from crdt_mor.columns.schema import META_COLUMNS
+from crdt_mor.errors import FutureSnapshotError
 from crdt_mor.model.instant import to_datetime
 from tests.table.helpers import SCHEMA, Make, Place, frame, rows
 from tests.tiers import only

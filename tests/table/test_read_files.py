@@ -20,8 +20,9 @@ import pyarrow.parquet
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.api import files_json
+from crdt_mor.store import MemoryStore
 from tests.tiers import slow
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
@@ -212,7 +213,7 @@ def test_no_field_inside_of_a_column_is_left_out_without_a_word(folder: Path) ->
     with pytest.raises(InvalidInputError, match=r"must not add fields to a column.*more\.parquet.* column=c"):
         Table.create_from("n", [first, more], key="id", store=MemoryStore())
     for path in (more, str(lines)):
-        with pytest.raises(mor.SchemaMismatchError, match=r'schema_mode="merge"\. column=c unknown=\[\'z\'\]'):
+        with pytest.raises(mor.errors.SchemaMismatchError, match=r'schema_mode="merge"\. column=c unknown=\[\'z\'\]'):
             table.upsert(mor.read_files(path, schema=table.schema))
     table.upsert(mor.read_files([more, first]), schema_mode="merge")
     assert table.to_arrow().sort_by("id")["c"].to_pylist() == [{"x": 1, "z": None}, {"x": 2, "z": "z"}]

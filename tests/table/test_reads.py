@@ -14,12 +14,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.read import reads as waiting
 from crdt_mor.read.reads import Reads
+from crdt_mor.store import MemoryStore
 from tests.inside import session_of, tail_of
 
 Row = dict[str, int | None] | None

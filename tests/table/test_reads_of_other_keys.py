@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from crdt_mor import Kind, Payload, PayloadError, Table
+from crdt_mor import Kind, Payload, Table
 from crdt_mor.cli.main import app
+from crdt_mor.errors import PayloadError
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.readers.polars import scan_table
 from tests.simulated import Simulated

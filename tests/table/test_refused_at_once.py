@@ -10,15 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    ConstraintViolationError,
-    CrdtMorError,
-    InvalidInputError,
-    MemoryStore,
-    SchemaMismatchError,
-    Table,
-)
+from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.payloads import Counter
+from crdt_mor.store import MemoryStore
 from crdt_mor.write import statements
 from crdt_mor.write.one_event import TriedWrite
 from tests.inside import session_of, tail_of

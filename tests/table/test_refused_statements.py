@@ -7,7 +7,8 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from crdt_mor import CrdtMorError, MemoryStore, Table, Transaction
+from crdt_mor import CrdtMorError, Table, Transaction
+from crdt_mor.store import MemoryStore
 
 ROWS = pl.DataFrame({"id": [1, 2], "land": ["DE", "FR"], "price": [10, 1]})
 

@@ -11,7 +11,8 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import InvalidInputError, SchemaMismatchError, Table, read_files
+from crdt_mor import InvalidInputError, Table, read_files
+from crdt_mor.errors import SchemaMismatchError
 
 RENAME = {"Total Sales": "sales", "@id": "id"}
 ROWS = pa.table({"@id": ["a", "b"], "Total Sales": [1, 2], "day": ["mon", "tue"]})

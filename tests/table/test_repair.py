@@ -12,9 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, Store, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.log.paths import SEGMENTS
 from crdt_mor.services import repair as service
+from crdt_mor.store import MemoryStore, Store
 from tests.inside import store_of
 from tests.simulated import Simulated
 from tests.tiers import slow

@@ -9,12 +9,13 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.ground.bounded import ENTRY_BYTES, Bounded
 from crdt_mor.merge import at_once, contributions
 from crdt_mor.merge import resolution as kept
 from crdt_mor.payloads import Counter
 from crdt_mor.read import together
+from crdt_mor.store import MemoryStore
 from tests.counting import Bucket
 from tests.inside import session_of, store_of
 from tests.table.compacting import written

@@ -9,16 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    Commit,
-    InvalidInputError,
-    RestoreUnfinishedError,
-    SnapshotExpiredError,
-    Table,
-    UnsupportedFeatureError,
-    WriterExpiredError,
-)
+from crdt_mor import Commit, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError, RestoreUnfinishedError, UnsupportedFeatureError, WriterExpiredError
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.hudi import restore
 from crdt_mor.log.paths import VERSIONS

@@ -38,7 +38,7 @@ def test_a_pending_write_is_given_up_and_its_writer_is_told(table: mor.Table) ->
     assert (done.instant, done.kind, done.application, done.repeated) == (instant, "write", "load", False)
     assert str(done).startswith(f"rolled back the write {instant} of load (process ")
     assert files_of(table, instant) == []
-    with pytest.raises(mor.WriterExpiredError, match="a user or a restore rolled the write back"):
+    with pytest.raises(mor.errors.WriterExpiredError, match="a user or a restore rolled the write back"):
         write.__exit__(None, None, None)
     assert files_of(table, instant) == []
     assert table.to_arrow().to_pylist() == frame(("a", "eu", 1)).to_pylist()
@@ -53,7 +53,7 @@ def test_nothing_holds_stable_reads_back_any_more(table: mor.Table) -> None:
     assert table.scan(consistency="stable").count() == 1
     table.maintenance.roll_back(the_pending(table))
     assert table.scan(consistency="stable").count() == 2
-    with pytest.raises(mor.WriterExpiredError):
+    with pytest.raises(mor.errors.WriterExpiredError):
         write.__exit__(None, None, None)
 
 
@@ -64,7 +64,7 @@ def test_a_job_of_many_processes_is_given_up_with_what_its_tasks_have_staged(tab
     assert files_of(table, instant)
     assert table.maintenance.roll_back(instant).kind == "write"
     assert files_of(table, instant) == []
-    with pytest.raises(mor.WriterExpiredError):
+    with pytest.raises(mor.errors.WriterExpiredError):
         table.complete_write(job, [receipt])
 
 
@@ -133,7 +133,7 @@ def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
     assert plan is not None
     table.maintenance.execute(plan)
     sticky = refusing("delete", of=lambda path: path.endswith(".parquet"))
-    other = mor.Table.open(table.uri, store=ScriptedStore(mor.LocalStore(table.uri), sticky))
+    other = mor.Table.open(table.uri, store=ScriptedStore(mor.store.LocalStore(table.uri), sticky))
     done = other.maintenance.roll_back(plan.barrier)
     assert done.left == 1
     assert str(done).endswith("1 of its files could not be removed; the next sweep tries again")

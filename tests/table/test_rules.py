@@ -14,18 +14,19 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import ConstraintViolationError, InvalidInputError, PartialUpdate, Table
+from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor.errors import ConstraintViolationError
 from crdt_mor.payloads import Counter, LatestBy, ORSet
 from crdt_mor.testing import SimulatedEnvironment
 
 SCHEMA = pl.Schema({"id": pl.Int64, "price": pl.Float64, "country": pl.String, "qty": pl.Int64})
 
 
-def table_of(store: mor.MemoryStore, **options: Any) -> Table:
+def table_of(store: mor.store.MemoryStore, **options: Any) -> Table:
     return Table.create("t", SCHEMA, key="id", store=store, **options)
 
 
-def ruled(store: mor.MemoryStore, **options: Any) -> Table:
+def ruled(store: mor.store.MemoryStore, **options: Any) -> Table:
     return table_of(store, not_null="price", check={"positive": "price > 0"}, **options)
 
 
@@ -34,8 +35,8 @@ def rows(*values: tuple[Any, ...]) -> pl.DataFrame:
 
 
 @pytest.fixture(name="store")
-def fixture_store() -> mor.MemoryStore:
-    return mor.MemoryStore()
+def fixture_store() -> mor.store.MemoryStore:
+    return mor.store.MemoryStore()
 
 
 GOOD = (1, 1.0, "DE", 1)
@@ -96,7 +97,7 @@ DOORS: dict[str, Callable[[Table, pl.DataFrame], object]] = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(("bad", "constraint"), [(BAD, "check positive"), (NULL, "not_null price")], ids=str)
-def test_every_door_is_held_to_the_rules(store: mor.MemoryStore, door: str, bad: Any, constraint: str) -> None:
+def test_every_door_is_held_to_the_rules(store: mor.store.MemoryStore, door: str, bad: Any, constraint: str) -> None:
     table = ruled(store)
     table.upsert(rows(GOOD))
     before, version = table.scan().to_arrow(), table.version
@@ -110,14 +111,14 @@ def test_every_door_is_held_to_the_rules(store: mor.MemoryStore, door: str, bad:
     assert commits.num_rows == 1, f"{version=}"
 
 
-def test_a_load_is_held_to_the_rules(store: mor.MemoryStore) -> None:
+def test_a_load_is_held_to_the_rules(store: mor.store.MemoryStore) -> None:
     with pytest.raises(ConstraintViolationError, match="'id': 2"):
         Table.create_from("t", rows(GOOD, BAD), key="id", store=store, check={"positive": "price > 0"})
     table = Table.create_from("t", rows(GOOD), key="id", store=store, check={"positive": "price > 0"})
     assert dict(table.rules.check) == {"positive": "price > 0"}
 
 
-def test_the_first_row_and_the_number_of_rows_are_named(store: mor.MemoryStore) -> None:
+def test_the_first_row_and_the_number_of_rows_are_named(store: mor.store.MemoryStore) -> None:
     table = ruled(store)
     with pytest.raises(ConstraintViolationError) as raised:
         table.upsert(rows(GOOD, (7, -7.0, "DE", 1), (5, -5.0, "DE", 1)))
@@ -127,13 +128,13 @@ def test_the_first_row_and_the_number_of_rows_are_named(store: mor.MemoryStore) 
     assert (str(again), again.constraint, again.key, again.rows) == (str(raised.value), "check positive", {"id": 7}, 2)
 
 
-def test_null_passes_a_check(store: mor.MemoryStore) -> None:
+def test_null_passes_a_check(store: mor.store.MemoryStore) -> None:
     table = table_of(store, check={"positive": "price > 0"})
     table.upsert(rows(NULL))
     assert table.scan().to_polars().rows() == [NULL]
 
 
-def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.MemoryStore) -> None:
+def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD))
     stale = Table.open("t", store=store)
@@ -150,7 +151,7 @@ def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.M
         stale.upsert(rows(BAD))
 
 
-def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after(store: mor.MemoryStore) -> None:
+def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     job = table.plan_write("upsert", SCHEMA)
     table.add_rules(check={"positive": "price > 0"})
@@ -162,7 +163,7 @@ def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_column_that_is_not_given_has_its_default(store: mor.MemoryStore) -> None:
+def test_a_column_that_is_not_given_has_its_default(store: mor.store.MemoryStore) -> None:
     table = table_of(store, default={"country": "DE", "qty": 1})
     table.upsert(rows(GOOD).select("id", "price"))
     table.upsert(rows((2, 2.0, None, None)))
@@ -176,11 +177,11 @@ def test_a_column_that_is_not_given_has_its_default(store: mor.MemoryStore) -> N
     job = table.plan_write("upsert", {"id": pl.Int64, "price": pl.Float64})
     table.complete_write(job, [job.stage(rows((6, 6.0, "", 0)).select("id", "price"), task=0)])
     assert table.scan(filter="id = 6").to_polars().rows() == [(6, 6.0, "DE", 1)]
-    with pytest.raises(mor.SchemaMismatchError, match="price"):
+    with pytest.raises(mor.errors.SchemaMismatchError, match="price"):
         table.upsert(rows(GOOD).select("id"))
 
 
-def test_in_partial_updates_rows_that_are_new_for_sure_have_defaults(store: mor.MemoryStore) -> None:
+def test_in_partial_updates_rows_that_are_new_for_sure_have_defaults(store: mor.store.MemoryStore) -> None:
     table = table_of(store, merge=mor.PartialUpdate(), default={"country": "DE"})
     table.append(rows(GOOD).select("id"))
     table.upsert(pl.DataFrame({"id": [2, 3], "price": [1.0, 1.0]}))
@@ -206,7 +207,9 @@ def test_in_partial_updates_rows_that_are_new_for_sure_have_defaults(store: mor.
     ],
     ids=str,
 )
-def test_a_default_is_of_its_columns_type(store: mor.MemoryStore, kind: pa.DataType, given: Any, stored: Any) -> None:
+def test_a_default_is_of_its_columns_type(
+    store: mor.store.MemoryStore, kind: pa.DataType, given: Any, stored: Any
+) -> None:
     schema = pa.schema([("id", pa.int64()), ("v", kind)])
     Table.create("t", schema, key="id", store=store, default={"v": given})
     table = Table.open("t", store=store)
@@ -228,7 +231,7 @@ def test_a_default_is_of_its_columns_type(store: mor.MemoryStore, kind: pa.DataT
     ],
     ids=str,
 )
-def test_what_is_no_default_is_refused(store: mor.MemoryStore, schema: Any, default: Any) -> None:
+def test_what_is_no_default_is_refused(store: mor.store.MemoryStore, schema: Any, default: Any) -> None:
     with pytest.raises(InvalidInputError):
         Table.create("t", schema, key="id", store=store, default=default)
     assert store.list(".hoodie") == []
@@ -250,7 +253,7 @@ def test_what_is_no_default_is_refused(store: mor.MemoryStore, schema: Any, defa
         ({"not_null": ["pricee"]}, "pricee"),
     ],
 )
-def test_what_is_no_rule_is_refused(store: mor.MemoryStore, rules: Any, match: str) -> None:
+def test_what_is_no_rule_is_refused(store: mor.store.MemoryStore, rules: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         table_of(store, **rules)
     table = table_of(store)
@@ -259,7 +262,7 @@ def test_what_is_no_rule_is_refused(store: mor.MemoryStore, rules: Any, match: s
     assert not table.rules
 
 
-def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.MemoryStore) -> None:
+def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.store.MemoryStore) -> None:
     table = table_of(store, merge={"qty": Counter()}, check={"up": "qty >= 0"})
     table.upsert(rows(GOOD))
     table.upsert(rows(GOOD))
@@ -270,13 +273,13 @@ def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.MemoryStore
     assert table.scan().to_polars()["qty"].to_list() == [2]
 
 
-def test_a_check_of_a_column_that_is_written_otherwise_is_refused(store: mor.MemoryStore) -> None:
+def test_a_check_of_a_column_that_is_written_otherwise_is_refused(store: mor.store.MemoryStore) -> None:
     schema = {"id": pl.Int64, "tags": pl.List(pl.String)}
     with pytest.raises(InvalidInputError, match="written in other types"):
         Table.create("t", schema, key="id", store=store, merge={"tags": ORSet()}, check={"a": "tags IS NOT NULL"})
 
 
-def test_columns_that_a_payload_decides_together_are_checked(store: mor.MemoryStore) -> None:
+def test_columns_that_a_payload_decides_together_are_checked(store: mor.store.MemoryStore) -> None:
     table = table_of(store, merge={("price", "qty"): LatestBy("qty")}, check={"p": "price > 0"})
     table.upsert(rows(GOOD))
     table.update(set={"country": "'FR'"})
@@ -290,7 +293,7 @@ def test_columns_that_a_payload_decides_together_are_checked(store: mor.MemorySt
 # --- partial updates --------------------------------------------------------------------------------------------------
 
 
-def test_a_partial_update_is_asked_for_what_it_gives(store: mor.MemoryStore) -> None:
+def test_a_partial_update_is_asked_for_what_it_gives(store: mor.store.MemoryStore) -> None:
     table = table_of(
         store, merge=PartialUpdate(), not_null="price", check={"worth": "price * qty < 100"}, default={"country": "DE"}
     )
@@ -299,7 +302,7 @@ def test_a_partial_update_is_asked_for_what_it_gives(store: mor.MemoryStore) -> 
     table.upsert(pl.DataFrame({"id": [1], "country": ["FR"]}))
     table.upsert(rows((1, 2.0, "", 3)).select("id", "price", "qty"))
     assert table.scan().to_polars().rows() == [(1, 2.0, "FR", 3)]
-    with pytest.raises(mor.SchemaMismatchError, match="together"):
+    with pytest.raises(mor.errors.SchemaMismatchError, match="together"):
         table.upsert(rows(GOOD).select("id", "price"))
     with pytest.raises(ConstraintViolationError, match="not_null price"):
         table.append(pl.DataFrame({"id": [2], "country": ["FR"]}))
@@ -314,7 +317,7 @@ def test_a_partial_update_is_asked_for_what_it_gives(store: mor.MemoryStore) -> 
 # --- adding and dropping ----------------------------------------------------------------------------------------------
 
 
-def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
+def test_a_rule_is_added_only_if_it_holds(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD, BAD, (5, -5.0, "DE", 1)))
     with pytest.raises(ConstraintViolationError, match="not added") as raised:
@@ -345,18 +348,18 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
             nothing()
 
 
-def test_a_rule_waits_for_writes_that_began_before_it(store: mor.MemoryStore) -> None:
+def test_a_rule_waits_for_writes_that_began_before_it(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     with table.transaction() as tx:
         tx.upsert(rows(BAD))
-        with pytest.raises(mor.EarlierWritePendingError, match="Add the rule again"):
+        with pytest.raises(mor.errors.EarlierWritePendingError, match="Add the rule again"):
             Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
         assert not Table.open("t", store=store).rules
     with pytest.raises(ConstraintViolationError, match="not added"):
         table.add_rules(check={"positive": "price > 0"})
 
 
-def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.MemoryStore) -> None:
+def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.store.MemoryStore) -> None:
     """The write that began before the rule breaks it, and ends while the rule waits for it."""
     table = table_of(store)
     other = Table.open("t", store=store)
@@ -378,7 +381,7 @@ def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.MemoryStore) ->
     assert not table.rules
 
 
-def test_a_restore_leaves_later_rules_unproven(store: mor.MemoryStore) -> None:
+def test_a_restore_leaves_later_rules_unproven(store: mor.store.MemoryStore) -> None:
     table = table_of(store, not_null="country")
     commit = table.upsert(rows(BAD))
     table.delete(where="price < 0")
@@ -390,10 +393,10 @@ def test_a_restore_leaves_later_rules_unproven(store: mor.MemoryStore) -> None:
         table.upsert(rows(BAD))
 
 
-def test_rules_move_with_a_table(store: mor.MemoryStore) -> None:
+def test_rules_move_with_a_table(store: mor.store.MemoryStore) -> None:
     table = ruled(store)
     table.upsert(rows(GOOD))
-    other = mor.MemoryStore()
+    other = mor.store.MemoryStore()
     table.maintenance.migrate("u", buckets=2, store=other)
     moved = Table.open("u", store=other)
     assert moved.rules == table.rules
@@ -401,7 +404,7 @@ def test_rules_move_with_a_table(store: mor.MemoryStore) -> None:
         moved.upsert(rows(BAD))
 
 
-def test_growth_keeps_checks_that_can_be_asked(store: mor.MemoryStore) -> None:
+def test_growth_keeps_checks_that_can_be_asked(store: mor.store.MemoryStore) -> None:
     table = Table.create("t", {"id": pl.Int64, "n": pl.Int32}, key="id", store=store, check={"even": "n % 2 = 0"})
     table.upsert(pl.DataFrame({"id": [1], "n": [2], "new": [1]}), schema_mode="merge")
     assert table.schema.field("n").type == pa.int64()
@@ -409,15 +412,15 @@ def test_growth_keeps_checks_that_can_be_asked(store: mor.MemoryStore) -> None:
         table.upsert(pl.DataFrame({"id": [1], "n": [3]}))
 
 
-def test_a_table_that_is_there_has_the_rules_that_are_asked_for(store: mor.MemoryStore) -> None:
+def test_a_table_that_is_there_has_the_rules_that_are_asked_for(store: mor.store.MemoryStore) -> None:
     ruled(store)
     assert ruled(store, exist_ok=True).rules.check == {"positive": "price > 0"}
     assert table_of(store, exist_ok=True).rules.not_null == ("price",)
-    with pytest.raises(mor.TableExistsError, match="change its rules"):
+    with pytest.raises(mor.errors.TableExistsError, match="change its rules"):
         table_of(store, exist_ok=True, not_null="price")
 
 
-def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: mor.MemoryStore) -> None:
+def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: mor.store.MemoryStore) -> None:
     columns = {"id": pa.int64(), "cost": pa.float64()}
 
     def again(check: str) -> Table:
@@ -430,11 +433,11 @@ def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: m
     for check in ("cost > 0 OR id = 7", '"cost">0 OR "id" = 7'):
         assert again(check).rules.check == {"known": '"cost" > 0 OR id = 7'}
     for other in ("cost > 1 OR id = 7", "id > 0 OR cost = 7", "cost > 0 OR id = 77"):
-        with pytest.raises(mor.TableExistsError, match="change its rules"):
+        with pytest.raises(mor.errors.TableExistsError, match="change its rules"):
             again(other)
 
 
-def test_a_table_without_rules_says_nothing_of_them(store: mor.MemoryStore) -> None:
+def test_a_table_without_rules_says_nothing_of_them(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD))
     newest = store.list(".hoodie/.crdt_mor/timeline")[-1].path

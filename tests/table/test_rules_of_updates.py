@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import ConstraintViolationError, EarlierWritePendingError, PartDone, Table, UpdatePart
+from crdt_mor import Table
 from crdt_mor.api import commit
+from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
+from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.write import beginning, open_write, update_parts
 from tests.simulated import Simulated
 

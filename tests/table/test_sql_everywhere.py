@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.read.sql import Condition
+from crdt_mor.store import MemoryStore
 
 BERLIN = "Europe/Berlin"
 ZONED = pa.timestamp("us", BERLIN)

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.cli.main import app
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_tokens import tokens_of
+from crdt_mor.store import MemoryStore
 from tests.tiers import long, one_in, slow
 
 SCHEMA = pa.schema(

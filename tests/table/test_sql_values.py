@@ -10,9 +10,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.sql import Condition
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema(
     [

@@ -7,9 +7,11 @@ import pickle
 import polars as pl
 import pytest
 
-from crdt_mor import LocalStore, MemoryStore, Table, TableNotFoundError, UnsupportedFeatureError
+from crdt_mor import Table
+from crdt_mor.errors import TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
+from crdt_mor.store import LocalStore, MemoryStore
 from tests.table.helpers import SCHEMA, Make, Place, frame, rows, sent
 
 A, B = ("a", "eu", 1), ("b", "us", 2)

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.columns.text_types import is_exact
 from crdt_mor.payloads import MVRegister
+from crdt_mor.store import MemoryStore
 from tests.table.helpers import rows as rows_of
 
 BERLIN = "Europe/Berlin"

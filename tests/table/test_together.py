@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import Commit, FormatError, SnapshotExpiredError, Table
+from crdt_mor import Commit, SnapshotExpiredError, Table
+from crdt_mor.errors import FormatError
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.merge import base_rows, kernel, key_words
 from crdt_mor.read import together

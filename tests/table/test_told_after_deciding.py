@@ -11,23 +11,19 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
+from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor.errors import (
     CommitUnknownError,
-    CrdtMorError,
     ErasureUnfinishedError,
     FormatError,
-    InvalidInputError,
-    MemoryStore,
     RestoreUnfinishedError,
     StorageRefusedError,
-    StorageUnavailableError,
-    Store,
-    Table,
     TableArrivingError,
     TableNotFoundError,
     UnsupportedFeatureError,
 )
 from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS
+from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import DelegatingStore
 from tests.failing import URI, FailingBucket, answered

@@ -16,15 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    EarlierWritePendingError,
-    InvalidInputError,
-    MemoryStore,
-    SchemaMismatchError,
-    Table,
-    WriterExpiredError,
-)
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.api import commit
+from crdt_mor.errors import EarlierWritePendingError, SchemaMismatchError, WriterExpiredError
 from crdt_mor.payloads import Any as AnyTrue
 from crdt_mor.payloads import (
     Counter,
@@ -40,6 +34,7 @@ from crdt_mor.payloads import (
     ORSet,
     PartialUpdate,
 )
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, frame

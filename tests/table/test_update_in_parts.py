@@ -10,19 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    Commit,
-    CrdtMorError,
-    EarlierWritePendingError,
-    InvalidInputError,
-    MemoryStore,
-    PartDone,
-    Table,
-    UpdatePart,
-    WriterExpiredError,
-)
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, Table
 from crdt_mor.api import scan
+from crdt_mor.errors import EarlierWritePendingError, WriterExpiredError
+from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.payloads import ORSet
+from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.table.helpers import SCHEMA, Places, frame, rows, sent
 from tests.table.staging import TABLES, leftovers

@@ -9,12 +9,14 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import EarlierWritePendingError, PartDone, Table, UpdatePart
+from crdt_mor import Table
+from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.sweep import SWEEP_EVERY_MS
 from crdt_mor.format.commit import CommitMetadata, encode_commit
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from crdt_mor.write import beginning
 from tests.inside import session_of

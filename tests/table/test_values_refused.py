@@ -10,18 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import (
-    Dot,
-    InvalidInputError,
-    LawError,
-    MemoryStore,
-    Payload,
-    PayloadError,
-    RecordPayload,
-    SchemaMismatchError,
-    Table,
-    check_laws,
-)
+from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload, Table, check_laws
+from crdt_mor.errors import LawError, PayloadError, SchemaMismatchError
+from crdt_mor.store import MemoryStore
 from tests.simulated import Simulated
 
 VERSION = pa.struct([("at", pa.int64()), ("notes", pa.list_(pa.struct([("by", pa.string())])))])

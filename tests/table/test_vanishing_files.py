@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import CheckpointExpiredError, LocalStore, SnapshotExpiredError, Table
+from crdt_mor import SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.store import LocalStore
 from crdt_mor.testing.faults import DelegatingStore
 from tests.tiers import slow
 

@@ -11,7 +11,8 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from crdt_mor import PartialUpdate, Table, WriterExpiredError
+from crdt_mor import PartialUpdate, Table
+from crdt_mor.errors import WriterExpiredError
 from crdt_mor.log import publish
 from crdt_mor.log.paths import version_path
 from crdt_mor.payloads import Counter
@@ -20,7 +21,7 @@ from crdt_mor.read.snapshot import Snapshot
 from tests.inside import tail_of
 from tests.simulated import Simulated
 
-pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.PartitionNotInKeyWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.errors.PartitionNotInKeyWarning")
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("Total Sales", pa.int64())])
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import LocalStore, StorageUnavailableError, Table, Verification
+from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.results import Verification
+from crdt_mor.store import LocalStore
 from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
 from tests.table.damaged import START_MS, at_work, bases, logs, made, opened
 

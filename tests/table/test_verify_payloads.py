@@ -12,7 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Payload, PayloadError, Table, UnsupportedVersionError
+from crdt_mor import Payload, Table
+from crdt_mor.errors import PayloadError, UnsupportedVersionError
 from crdt_mor.format.log import BlockKind
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.payloads import Counter

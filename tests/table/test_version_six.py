@@ -9,7 +9,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table, UnsupportedFeatureError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import UnsupportedFeatureError
 from tests.table.version_six import SCHEMA, VersionSix, gone_block, rollback_block, row_block
 from tests.table.version_six_histories import History
 from tests.tiers import seeds

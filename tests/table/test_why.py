@@ -235,7 +235,7 @@ def test_overwrites_begin_anew_and_what_they_cover_is_told(path: Path) -> None:
 
 def test_a_key_lives_once_in_each_partition(path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("day", pa.string()), ("v", pa.int64())])
-    with pytest.warns(mor.PartitionNotInKeyWarning):
+    with pytest.warns(mor.errors.PartitionNotInKeyWarning):
         table = mor.Table.create(path, schema, key="id", partition_by="day")
     table.upsert(pa.table({"id": ["a", "a"], "day": ["mon", "tue"], "v": [1, 2]}))
     table.upsert(pa.table({"id": ["a"], "day": ["mon"], "v": [3]}))
@@ -265,7 +265,7 @@ def test_it_is_asked_of_any_moment_that_is_kept(path: Path) -> None:
     first = table.upsert(rows(v(1)))
     table.upsert(rows(v(2)))
     assert [row for *_, row in life(table, as_of=first)] == [v(1)]
-    with pytest.raises(mor.FutureSnapshotError):
+    with pytest.raises(mor.errors.FutureSnapshotError):
         table.why("a", as_of=99)
 
 
@@ -457,7 +457,7 @@ def test_the_command_draws_a_life(path: Path) -> None:
 
 def test_the_command_draws_a_life_for_each_partition(path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("day", pa.string()), ("v", pa.int64())])
-    with pytest.warns(mor.PartitionNotInKeyWarning):
+    with pytest.warns(mor.errors.PartitionNotInKeyWarning):
         table = mor.Table.create(path, schema, key="id", partition_by="day")
     table.upsert(pa.table({"id": ["a"], "day": ["z"], "v": [1]}))
     table.move(["a"], partition={"day": "b"})

@@ -11,8 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table, TokenOrderError
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError, TokenOrderError
 from crdt_mor.payloads import PartialUpdate
+from crdt_mor.store import MemoryStore
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 
 A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.cli.main import app
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema(
     [

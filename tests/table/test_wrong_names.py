@@ -9,8 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.payloads import PartialUpdate
+from crdt_mor.store import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("land", pa.string()), ("old", pa.int64()), ("gone", pa.int64())])
 SCHEMA = SCHEMA.append(pa.field("price", pa.int64()))

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor import MemoryStore, Table
+from crdt_mor import Table
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.format.commit import CompactionOperation, CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.store import MemoryStore
 from crdt_mor.store.protocol import Store
 from tests.format.helpers import raw_block
 

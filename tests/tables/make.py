@@ -232,7 +232,7 @@ def upkeep(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     table.maintenance.compact(logs_only=True)
     late = begun(table)
     yield table.upsert(rows(23))
-    with suppress(mor.ErasureUnfinishedError):
+    with suppress(mor.errors.ErasureUnfinishedError):
         table.maintenance.erase(keys=[2])
     late.upsert(rows(24))
     late.__exit__(None, None, None)
@@ -287,7 +287,7 @@ def grouped(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 
 
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
-if hasattr(mor, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
+if hasattr(mor.errors, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
     TABLES = (*TABLES, upkeep)
 if hasattr(mor.Table, "savepoint"):  # nor do they change their minds
     TABLES = (*TABLES, rewritten)

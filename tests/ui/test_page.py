@@ -75,7 +75,7 @@ def test_without_plotly_the_error_says_what_to_install(monkeypatch: pytest.Monke
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr("crdt_mor.cli.ui.page.resources.files", absent)
-    with pytest.raises(mor.UnsupportedFeatureError, match=re.escape("pip install 'crdt-mor[ui]'")):
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=re.escape("pip install 'crdt-mor[ui]'")):
         page.plotly_js()
 
 

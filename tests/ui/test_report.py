@@ -145,7 +145,9 @@ def test_commits_that_hudi_is_not_told_of_yet_are_counted(world: Simulated) -> N
 def test_a_failed_compaction_is_wrong(world: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
     table = world.create(SCHEMA, key="id", buckets=1)
     table.upsert(rows(1))
-    failed = mor.Maintained((mor.Upkeep("compaction", "failed", "", error="a payload raised"),), dry_run=True)
+    failed = mor.results.Maintained(
+        (mor.results.Upkeep("compaction", "failed", "", error="a payload raised"),), dry_run=True
+    )
     monkeypatch.setattr(type(table.maintenance), "maintain", lambda *_, **__: failed)
     assert signs(table)["compaction"] == ("wrong", "compaction failed: a payload raised")
 
@@ -204,7 +206,7 @@ def test_keys_that_overlapping_commits_wrote_are_conflicts_and_others_are_not(wo
 
 
 def test_the_same_key_in_two_partitions_is_no_conflict(world: Simulated) -> None:
-    with pytest.warns(mor.PartitionNotInKeyWarning):
+    with pytest.warns(mor.errors.PartitionNotInKeyWarning):
         table = world.create(SCHEMA, key="id", partition_by="day", buckets=1)
     overlapping(table, rows(1, 2, day="mon"), rows(1, day="tue"))
     assert report_of(table, "t")["conflicts"]["keys"] == []

@@ -72,7 +72,8 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
     raw = flights(story)
     place.journal.mkdir(parents=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mor.PartitionNotInKeyWarning)  # the key contains the hour, and so the month
+        # the key contains the hour, and so the month
+        warnings.simplefilter("ignore", mor.errors.PartitionNotInKeyWarning)
         table = mor.Table.create(
             place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
             storage_options=place.options,

@@ -97,7 +97,7 @@ def require(*packages: str) -> None:
     """Raise `UnsupportedFeatureError` if a package is missing."""
     missing = [name for name in packages if not _is_installed(name)]
     if missing:
-        raise mor.UnsupportedFeatureError(
+        raise mor.errors.UnsupportedFeatureError(
             f"the demo needs more packages: pip install 'crdt-mor[demo]'. missing={missing}"
         )
 

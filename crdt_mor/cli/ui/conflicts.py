@@ -69,7 +69,7 @@ def _written(table: mor.Table, since: int) -> _Written | None:
     names = list(dict.fromkeys([*table.config.key.fields, *table.config.key.partition_fields]))
     try:
         rows = table.changes(since=since if since > 0 else None, raw=True, columns=names).to_polars()
-    except (mor.CheckpointExpiredError, mor.SnapshotExpiredError):
+    except (mor.errors.CheckpointExpiredError, mor.SnapshotExpiredError):
         return None
     places = {name: f"{place}" for place, name in enumerate(names)}
     rows.columns = [*places.values(), "change", "version", "completed"]

@@ -27,7 +27,7 @@ def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequenc
     for version in dict.fromkeys(chosen):
         try:
             files = pl.DataFrame(table.inspect.files(as_of=version))
-        except (mor.SnapshotExpiredError, mor.UnsupportedFeatureError):  # Hudi 6 only has the latest snapshot
+        except (mor.SnapshotExpiredError, mor.errors.UnsupportedFeatureError):  # Hudi 6 only has the latest snapshot
             continue
         is_base = files["kind"] == "base"
         points.append(

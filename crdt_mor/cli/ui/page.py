@@ -47,7 +47,9 @@ def plotly_js() -> str:
     try:
         return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
     except ModuleNotFoundError as error:
-        raise mor.UnsupportedFeatureError("the page needs plotly for its charts: pip install 'crdt-mor[ui]'") from error
+        raise mor.errors.UnsupportedFeatureError(
+            "the page needs plotly for its charts: pip install 'crdt-mor[ui]'"
+        ) from error
 
 
 def _own(name: str) -> str:

@@ -52,7 +52,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     def told(what: str, make: Callable[[], T], otherwise: T) -> T:
         try:
             return make()
-        except mor.TableMovedError as error:
+        except mor.errors.TableMovedError as error:
             failed.append(Sign("note", "moved", str(error)))
         except mor.CrdtMorError as error:
             failed.append(Sign("wrong", f"{what} cannot be read", str(error), VERIFY))

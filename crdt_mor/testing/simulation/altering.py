@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crdt_mor import CommitUnknownError, InvalidInputError, StorageUnavailableError
+from crdt_mor import InvalidInputError, StorageUnavailableError
+from crdt_mor.errors import CommitUnknownError
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.columns import Alteration
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
-from crdt_mor import (
-    CrdtMorError,
+from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError
+from crdt_mor.errors import (
     ErasureUnfinishedError,
     FutureSnapshotError,
-    InvalidInputError,
     RestoreUnfinishedError,
     SchemaMismatchError,
-    SnapshotExpiredError,
     TableArrivingError,
     TableMovedError,
     UnsupportedFeatureError,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from crdt_mor import InvalidInputError, MigrationProgress
+from crdt_mor import InvalidInputError
+from crdt_mor.results import MigrationProgress
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.machine import Disk
 from crdt_mor.testing.simulation.moves import Move

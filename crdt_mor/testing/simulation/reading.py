@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from crdt_mor import CheckpointExpiredError, FutureSnapshotError, Scan, SnapshotExpiredError, Table
+from crdt_mor import Scan, SnapshotExpiredError, Table
+from crdt_mor.errors import CheckpointExpiredError, FutureSnapshotError
 from crdt_mor.merge.oracle import Row
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed

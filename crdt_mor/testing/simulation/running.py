@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from crdt_mor import CrdtMorError, LawError, Payload, payloads
+from crdt_mor import CrdtMorError, Payload, payloads
+from crdt_mor.errors import LawError
 from crdt_mor.ground.threads import one_thread
 from crdt_mor.testing.simulation import altering, foreign, keeping, moving, reading, writing
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError

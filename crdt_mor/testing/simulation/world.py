@@ -15,18 +15,8 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import (
-    CheckpointExpiredError,
-    CommitUnknownError,
-    PartialUpdate,
-    Payload,
-    SnapshotExpiredError,
-    StorageUnavailableError,
-    Table,
-    TableArrivingError,
-    TableMovedError,
-    Transaction,
-)
+from crdt_mor import PartialUpdate, Payload, SnapshotExpiredError, StorageUnavailableError, Table, Transaction
+from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, TableArrivingError, TableMovedError
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.payloads import Counter
 from crdt_mor.testing.clock import SimulatedEnvironment

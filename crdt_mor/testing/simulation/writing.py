@@ -9,15 +9,11 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from crdt_mor import (
-    Commit,
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, SnapshotExpiredError, StorageUnavailableError
+from crdt_mor.errors import (
     CommitUnknownError,
-    CrdtMorError,
     EarlierWritePendingError,
-    InvalidInputError,
     SchemaMismatchError,
-    SnapshotExpiredError,
-    StorageUnavailableError,
     TableArrivingError,
     TableMovedError,
     WriterExpiredError,

@@ -1,0 +1,21 @@
+"""Values that pass between the processes of one write or one compaction; all can be pickled. See docs/processes.md."""
+
+from crdt_mor.api.job import WriteJob
+from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
+from crdt_mor.api.update_parts import PartDone, UpdatePart
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.planners.compaction import CompactionPlan, GroupInput
+from crdt_mor.write.job_values import Receipt
+
+__all__ = [
+    "CompactionPlan",
+    "DataFile",
+    "FileGroup",
+    "GroupInput",
+    "MergePart",
+    "MergeSpread",
+    "PartDone",
+    "Receipt",
+    "UpdatePart",
+    "WriteJob",
+]
