@@ -78,7 +78,7 @@ def new_value(
             raise InvalidInputError(
                 f"a {what} names unknown columns{_meant(unknown, columns, schema)}; put a text value in "
                 f"single quotes inside the SQL, or pass pl.lit('…'). {which} "
-                f"unknown={unknown} known={[*columns]}"
+                f"unknown={[*dict.fromkeys(unknown)]} known={[*columns]}"
             )
         found = pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()[name]
         if isinstance(value, str) and kind is not None and _is_number_of_sql(expression, found, columns):

@@ -179,8 +179,9 @@ def _position(call: Tokens, maker: Maker, *, swapped: bool = False) -> pl.Expr |
     if len(arguments) != 2:
         return None
     one, other = map(maker.value, arguments)
-    whole, part = (other, one) if swapped else (one, other)
-    if maker.type_of(whole) != pl.String:
+    whole = _text_of(other if swapped else one, maker)
+    part = one if swapped else other
+    if whole is None:
         return None
     found = whole.str.find(part, literal=True)
     before = whole.cast(pl.Binary).bin.slice(0, found).cast(pl.String).str.len_chars()
@@ -193,10 +194,17 @@ def _end(call: Tokens, maker: Maker) -> pl.Expr | None:
     arguments = parted(call[2:-1], ",")
     if len(arguments) != 2:
         return None
-    text, number = map(maker.value, arguments)
-    if maker.type_of(text) != pl.String:
+    given, number = map(maker.value, arguments)
+    text = _text_of(given, maker)
+    if text is None:
         return None
     return text.str.head(number) if call[0].word == "LEFT" else text.str.tail(number)
+
+
+def _text_of(value: pl.Expr, maker: Maker) -> pl.Expr | None:
+    """Return a text value, or a NULL as a text; None for other types."""
+    kind = maker.type_of(value)
+    return value.cast(pl.String) if kind == pl.Null else value if kind == pl.String else None
 
 
 def _strict(call: Tokens, maker: Maker) -> pl.Expr | None:

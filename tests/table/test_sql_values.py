@@ -96,6 +96,13 @@ LIKE_DUCKDB = {
         "COALESCE(LEFT(s, 0), 'none')",
         "CASE WHEN STRPOS(s, 'b') > 0 THEN LEFT(s, STRPOS(s, 'b')) ELSE 'x' END",
         "STRPOS(s, '')",
+        "LEFT(NULL, 0)",
+        "RIGHT(NULL, 0)",
+        "LEFT(NULL, 0) = ''",
+        "COALESCE(LEFT(NULL, 0), 'none')",
+        "STRPOS(NULL, 'b')",
+        "STRPOS(s, NULL)",
+        "POSITION(s IN NULL)",
     ],
     "DATE_TRUNC": [
         *(f"DATE_TRUNC('{unit}', d)" for unit in ("year", "quarter", "month", "week", "day", "hour")),
