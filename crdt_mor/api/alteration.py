@@ -11,7 +11,7 @@ from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events import alteration as events
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.model.alteration_event import Asked
+from crdt_mor.model.alteration_event import AlterationRequest
 from crdt_mor.model.authors import application_of, check_info
 from crdt_mor.write.refusals import require_writable
 
@@ -71,7 +71,7 @@ def alter(
     comment: Mapping[str, str | None] | None,
     commit_info: Mapping[str, str] | None,
 ) -> None:
-    asked = Asked(_texts("rename", rename), names_of(drop), _comments(comment))
+    asked = AlterationRequest(_texts("rename", rename), names_of(drop), _comments(comment))
     info = check_info(commit_info)
     if not (asked.renames or asked.drops or asked.comments):
         raise InvalidInputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.model.alteration import Alteration
-from crdt_mor.model.alteration_event import Asked, altered
+from crdt_mor.model.alteration_event import AlterationRequest, altered
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.handover import require_not_handed_over
@@ -14,7 +14,11 @@ from crdt_mor.model.timeline import Timeline
 
 
 def alter(
-    publisher: TablePublisher, known_tail: Timeline, request: Asked, config: TableConfig, author: Author | None = None
+    publisher: TablePublisher,
+    known_tail: Timeline,
+    request: AlterationRequest,
+    config: TableConfig,
+    author: Author | None = None,
 ) -> Steps[Timeline]:
     """Rename, comment or hide columns, decided on the value before the event."""
     nonce = yield Nonce()

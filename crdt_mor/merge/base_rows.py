@@ -1,7 +1,7 @@
 """The base file of a slice, read in one of two ways.
 
-    Scanned   read on demand: the scan drops keys and applies a predicate; each call is a scan
-    Decoded   all rows in memory, with the positions of touched keys; for merges that must look at touched rows (an
+    BaseScan      read on demand: the scan drops keys and applies a predicate; each call is a scan
+    DecodedBase   all rows in memory, with the positions of touched keys; for merges that must look at touched rows (an
               ordering column, a partial update), so that the file is decoded once instead of twice
 
 Both return the rows of given keys, and the rows without given keys.
@@ -17,9 +17,9 @@ from itertools import accumulate, pairwise
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys, Numbers, places_of
 from crdt_mor.merge.resolution import Mask, all_but
 
@@ -40,7 +40,7 @@ _PLACE, _NUMBER, _HASH = "place", "number", "hash"
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class BaseScan:
     """A base file that is read on demand."""
 
     source: ParquetSource
@@ -52,7 +52,7 @@ class Scanned:
     ahead: Future[pl.DataFrame] | None = None
     ranges: tuple[tuple[int, int], ...] | None = None
     """See `Slice.base_ranges`."""
-    asked: Asked | None = None
+    only_keys: KeyCondition | None = None
 
     @property
     def _rows(self) -> pl.LazyFrame:
@@ -61,7 +61,7 @@ class Scanned:
         rows = scan(self.source, self.columns)
         return rows if self.part is None else rows.slice(*self.part)
 
-    def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
+    def prefetched(self, select: Sequence[str], pool: Executor) -> BaseScan:
         return replace(self, ahead=pool.submit(self.matching(select).collect))
 
     def matching(self, select: Sequence[str]) -> pl.LazyFrame:
@@ -75,20 +75,20 @@ class Scanned:
         hit = self._rows.filter(pl.col(self.key).is_in(keys.implode()))
         return hit.select(pl.col(self.key).alias(LINE_KEY), *need).collect()
 
-    def since(self, time: str) -> pl.DataFrame:
+    def times_since(self, time: str) -> pl.DataFrame:
         rows = self._rows.filter(pl.col(COMMIT_TIME) >= time)
         return rows.select(pl.col(self.key).alias(LINE_KEY), pl.col(COMMIT_TIME).alias(BASE_TIME)).collect()
 
-    def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
+    def rows_without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
         if self.ahead is not None:
-            return Decoded.of(self.ahead.result(), self.key, drop).others(select)
-        return without_each([self], [drop], select)[0]
+            return DecodedBase.of(self.ahead.result(), self.key, drop).untouched_rows(select)
+        return rows_without_each([self], [drop], select)[0]
 
     def all_rows(self, select: Sequence[str]) -> pl.LazyFrame:
         assert self.is_whole
         return self._rows.select(select)
 
-    def kept(self, mask: pl.Series, select: Sequence[str]) -> pl.LazyFrame:
+    def rows_in(self, mask: pl.Series, select: Sequence[str]) -> pl.LazyFrame:
         if self.predicate is None:
             return self.all_rows(select).filter(pl.lit(mask))
         rows = scan(self.source, self.columns, _PLACE).filter(self.predicate)
@@ -115,16 +115,16 @@ class Scanned:
     def height(self) -> int:
         return int(self._rows.select(pl.len()).collect().item())
 
-    def decode(self, keys: Keys, need: Sequence[str]) -> Decoded:
+    def decode(self, keys: Keys, need: Sequence[str]) -> DecodedBase:
         """Decode all rows with requested keys, whether or not they meet the predicate, and locate `keys`."""
         rows = self._rows
-        if self.asked is not None and self.asked.values <= IN_SCAN_WORDS_MAX:
-            rows = rows.filter(self.asked.condition)
-        return Decoded.of(rows.select(distinct(need, [self.key])).collect(), self.key, keys)
+        if self.only_keys is not None and self.only_keys.values <= IN_SCAN_WORDS_MAX:
+            rows = rows.filter(self.only_keys.condition)
+        return DecodedBase.of(rows.select(distinct(need, [self.key])).collect(), self.key, keys)
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBase:
     """A base in memory, with the positions of touched keys.
 
     places: the positions of rows with a touched key, ascending.
@@ -137,21 +137,21 @@ class Decoded:
     numbers: Numbers
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, key: str, wanted: Keys) -> Decoded:
-        found = places_of(wanted, frame[key]) or _places_by_hash(wanted.texts, frame[key])
-        return cls(frame, wanted.texts, *found)
+    def of(cls, frame: pl.DataFrame, key: str, touched: Keys) -> DecodedBase:
+        found = places_of(touched, frame[key]) or _places_by_hash(touched.texts, frame[key])
+        return cls(frame, touched.texts, *found)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         hit = self._hit(keys)
         narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
-    def standing(self, drop: Keys) -> Mask:
+    def mask_without(self, drop: Keys) -> Mask:
         drops_all = len(drop) == len(self.keys)
         places = self.places if drops_all else self._hit(drop.texts)[_PLACE].to_numpy()
         return all_but(places, self.frame.height)
 
-    def others(self, select: Sequence[str]) -> pl.DataFrame:
+    def untouched_rows(self, select: Sequence[str]) -> pl.DataFrame:
         return self.frame.select(select).filter(pl.Series(all_but(self.places, self.frame.height)))
 
     def _hit(self, keys: pl.Series) -> pl.DataFrame:
@@ -159,16 +159,16 @@ class Decoded:
         return placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
 
 
-def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers]:
+def _places_by_hash(touched: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers]:
     hashes = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
-    numbers = wanted.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
+    numbers = touched.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
     joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
-    same = keys.gather(joined[_PLACE]) == wanted.gather(joined[_NUMBER])
+    same = keys.gather(joined[_PLACE]) == touched.gather(joined[_NUMBER])
     exact = joined.filter(same).cast(pl.Int64)
     return exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy()
 
 
-def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]:
+def prefetch_each(bases: Sequence[BaseScan], select: Sequence[str]) -> list[BaseScan]:
     frames = pl.collect_all([base.matching(select) for base in bases])
     ahead = [Future[pl.DataFrame]() for _ in frames]
     for future, frame in zip(ahead, frames, strict=True):
@@ -176,19 +176,19 @@ def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]
     return [replace(base, ahead=future) for base, future in zip(bases, ahead, strict=True)]
 
 
-def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
-    """Return `Scanned.without` for several bases, decoded in parallel by polars."""
-    asked = [base.scan_without(drop, select) for base, drop in zip(bases, drops, strict=True)]
+def rows_without_each(bases: Sequence[BaseScan], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
+    """Return `BaseScan.rows_without` for several bases, decoded in parallel by polars."""
+    scans = [base.scan_without(drop, select) for base, drop in zip(bases, drops, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
-    frames = pl.collect_all([rows for rows, _ in asked], optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))
+    frames = pl.collect_all([rows for rows, _ in scans], optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))
     return [
-        Decoded.of(frame, base.key, drop).others(select) if all_there else frame
-        for frame, (_, all_there), base, drop in zip(frames, asked, bases, drops, strict=True)
+        DecodedBase.of(frame, base.key, drop).untouched_rows(select) if all_there else frame
+        for frame, (_, all_there), base, drop in zip(frames, scans, bases, drops, strict=True)
     ]
 
 
-def standing_each(
-    bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]
+def rows_and_masks(
+    bases: Sequence[BaseScan], drops: Sequence[Keys], select: Sequence[str]
 ) -> list[tuple[pl.DataFrame, Mask]]:
     """For several whole bases, return the rows without the dropped keys, and the mask of these rows.
 
@@ -197,13 +197,13 @@ def standing_each(
     key = bases[0].key
     if all(base.is_small for base in bases):
         frames = pl.collect_all([base.all_rows(distinct(select, [key])) for base in bases])
-        found = [_standing(frame[key], drop) for frame, drop in zip(frames, drops, strict=True)]
+        found = [_mask_without(frame[key], drop) for frame, drop in zip(frames, drops, strict=True)]
         return [(frame.select(select).filter(pl.Series(s)), s) for frame, s in zip(frames, found, strict=True)]
     keys = pl.collect_all([base.all_rows([key]) for base in bases])
-    stand = [_standing(frame[key], drop) for frame, drop in zip(keys, drops, strict=True)]
+    stand = [_mask_without(frame[key], drop) for frame, drop in zip(keys, drops, strict=True)]
     masks = [pl.Series(some) for some in stand]
     others = [name for name in select if name != key]
-    rests = kept_each(bases, masks, others) if others else [pl.DataFrame()] * len(bases)
+    rests = rows_in_each(bases, masks, others) if others else [pl.DataFrame()] * len(bases)
     if key in select:
         shown = [frame[key].filter(mask) for frame, mask in zip(keys, masks, strict=True)]
         rests = [_with_keys(rest, some).select(select) for rest, some in zip(rests, shown, strict=True)]
@@ -219,7 +219,7 @@ def _with_keys(rest: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
     return rest.hstack([pl.concat(parts, rechunk=False)])
 
 
-def _standing(keys: pl.Series, drop: Keys) -> Mask:
+def _mask_without(keys: pl.Series, drop: Keys) -> Mask:
     found = places_of(drop, keys)
     if found is None and len(drop) <= IN_SCAN_KEYS_MAX:
         return (~keys.is_in(drop.texts.implode())).to_numpy()
@@ -227,10 +227,10 @@ def _standing(keys: pl.Series, drop: Keys) -> Mask:
     return all_but(places, len(keys))
 
 
-def kept_each(bases: Sequence[Scanned], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:
-    kept = [base.kept(mask, select) for base, mask in zip(bases, masks, strict=True)]
+def rows_in_each(bases: Sequence[BaseScan], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:
+    kept = [base.rows_in(mask, select) for base, mask in zip(bases, masks, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
     return pl.collect_all(kept, optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))
 
 
-Base = Scanned | Decoded
+Base = BaseScan | DecodedBase

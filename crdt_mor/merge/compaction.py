@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.merge.base_rows import Decoded, Scanned
+from crdt_mor.merge.base_rows import BaseScan, DecodedBase
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -175,21 +175,21 @@ def _fold(
     every, columns = columns.select_own(), columns.by_text()
 
     def fold(part: Slice) -> pl.DataFrame:
-        base = None if part.base is None else Scanned(part.base, columns, RECORD_KEY, part=part.base_rows)
+        base = None if part.base is None else BaseScan(part.base, columns, RECORD_KEY, part=part.base_rows)
         resolved = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
-        dead.append(resolved.dead)
+        dead.append(resolved.deletes)
         rows = resolved.rows.select(every).rechunk()
-        live = rows[resolved.live.gather(text_order(rows[RECORD_KEY].gather(resolved.live)))]
-        below = resolved.base.decode(resolved.drop, every) if isinstance(resolved.base, Scanned) else resolved.base
+        live = rows[resolved.winners.gather(text_order(rows[RECORD_KEY].gather(resolved.winners)))]
+        below = resolved.base.decode(resolved.drop, every) if isinstance(resolved.base, BaseScan) else resolved.base
         return live if below is None else _merged(below, resolved.drop, live)
 
     files = promote(with_whole_rows(files, rule, columns), rule, columns, RECORD_KEY, every)
     return [partial(fold, part) for part in in_parts(files, PART_BASE_ROWS_MIN, rule, columns, every)]
 
 
-def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
+def _merged(base: DecodedBase, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
-    standing = np.flatnonzero(base.standing(drop))
+    standing = np.flatnonzero(base.mask_without(drop))
     keys = base.frame[RECORD_KEY].gather(standing)
     if not keys.is_sorted():  # as files of ours are
         by_key = text_order(keys)

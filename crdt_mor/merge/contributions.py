@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -30,6 +29,7 @@ from crdt_mor.merge.blocks import (
     DeleteBlock,
     distinct,
 )
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.rule import MergeRule
 
 LINE_KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
@@ -134,18 +134,18 @@ def gather(
     *,
     timed: bool = False,
     sized: bool = False,
-    asked: Asked | None = None,
+    only_keys: KeyCondition | None = None,
 ) -> Contributions:
     """Decode blocks, given in fold order. `timed`: add the requested time to every line. `sized`: fill `sizes`.
 
-    asked: skip lines of other keys, and do not decode their rows, if this saves time. Under a rule with payloads they
-        are always skipped, because a payload sees no values of other keys.
+    only_keys: skip lines of other keys, and do not decode their rows, if this saves time. Under a rule with payloads
+        they are always skipped, because a payload sees no values of other keys.
     """
     data = [b for b in blocks if isinstance(b, DataBlock)]
     deletes = [b for b in blocks if isinstance(b, DeleteBlock)]
     own = have_own_times(blocks)
     wanted = needed(need, rule, key, own)
-    narrow = asked if asked is not None and asked.pays_among(blocks) else None
+    narrow = only_keys if only_keys is not None and only_keys.pays_among(blocks) else None
     # Rows alone, without times, under a rule that ignores blocks: no line depends on the block of its row, so no footer
     # is opened to count rows. For many small blocks of Hudi, footers cost a tenth of the merge.
     one_run = not (deletes or own or timed or sized) and rule.kind != "columns"
@@ -168,8 +168,8 @@ def gather(
     if own:
         # A block's instant is not the requested time of carried contributions.
         lines = lines.sort(TIME, KIND, maintain_order=True)
-    if asked is not None and narrow is None and rule.kind == "columns":
-        lines = lines.filter(asked.meets(lines[LINE_KEY]))
+    if only_keys is not None and narrow is None and rule.kind == "columns":
+        lines = lines.filter(only_keys.meets(lines[LINE_KEY]))
     given = _given(data, heights, wanted, rule) if rule.kind == "columns" else {}
     return Contributions(rows, _deletes(blocks), lines, given, sizes if sized else ())
 
@@ -196,9 +196,9 @@ def _has_own_times(block: DataBlock | DeleteBlock) -> bool:
 
 
 def decode(
-    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None = None
+    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], only_keys: KeyCondition | None = None
 ) -> pl.DataFrame:
-    return _stacked([_decoded(run, columns, need, asked) for run in _runs(blocks)], columns, need)
+    return _stacked([_decoded(run, columns, need, only_keys) for run in _runs(blocks)], columns, need)
 
 
 def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns, key: str) -> pl.Series:
@@ -214,13 +214,13 @@ def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns
 
 
 def _with_heights(
-    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None
+    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], only_keys: KeyCondition | None
 ) -> tuple[pl.DataFrame, list[int]]:
-    if asked is None:
+    if only_keys is None:
         return decode(blocks, columns, need), [height(block) for block in blocks]
     parts, heights = list[pl.DataFrame](), list[int]()
     for run in _runs(blocks):
-        part = _decoded(run, columns, need, asked, placed=True)
+        part = _decoded(run, columns, need, only_keys, placed=True)
         if _PLACE in part.columns:
             ends = part[_PLACE].to_numpy().searchsorted(np.cumsum([height(block) for block in run]))
             heights += np.diff(ends, prepend=0).tolist()
@@ -243,25 +243,30 @@ def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
 
 
 def _decoded(
-    run: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None, *, placed: bool = False
+    run: Sequence[DataBlock],
+    columns: Columns,
+    need: Sequence[str],
+    only_keys: KeyCondition | None,
+    *,
+    placed: bool = False,
 ) -> pl.DataFrame:
     """Decode the rows of a run, or the requested ones. placed: with each row's position among all rows."""
     contents: list[bytes] = []
     for block in run:
         if isinstance(block.rows, pl.DataFrame):
             rows = block.rows
-            if asked is not None:
-                rows = rows.filter(asked.meets(conform(rows, columns, [asked.key]).to_series()))
+            if only_keys is not None:
+                rows = rows.filter(only_keys.meets(conform(rows, columns, [only_keys.key]).to_series()))
             return conform(rows, columns, need)
         contents.append(raw(block.rows))
     scanned, wanted = scan_contents(contents, columns), list(need)
     if placed:
         scanned, wanted = scanned.with_row_index(_PLACE), [*need, _PLACE]
-    if asked is None:
+    if only_keys is None:
         return scanned.select(wanted).collect()
-    if asked.pays_in_scan(contents):
-        return scanned.filter(asked.condition).select(wanted).collect()
-    return scanned.select(wanted).collect().filter(asked.condition)
+    if only_keys.pays_in_scan(contents):
+        return scanned.filter(only_keys.condition).select(wanted).collect()
+    return scanned.select(wanted).collect().filter(only_keys.condition)
 
 
 def _stacked(parts: Sequence[pl.DataFrame], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
@@ -311,7 +316,12 @@ def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequenc
 
 
 def _delete_lines(
-    blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool, asked: Asked | None
+    blocks: Sequence[DeleteBlock],
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    timed: bool,
+    only_keys: KeyCondition | None,
 ) -> tuple[pl.DataFrame, list[int]]:
     lines = [pl.concat([_delete_keys(block.keys, key, columns) for block in blocks])]
     kind = pl.lit(PLAIN, pl.Int8)
@@ -324,9 +334,9 @@ def _delete_lines(
     frame = pl.DataFrame(lines)
     at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
     every, heights = frame.select(LINE_KEY, kind.alias(KIND), at, *frame.columns[1:]), [b.keys.height for b in blocks]
-    if asked is None:
+    if only_keys is None:
         return every, heights
-    stays = asked.meets(every[LINE_KEY]).fill_null(value=False)
+    stays = only_keys.meets(every[LINE_KEY]).fill_null(value=False)
     before = np.cumsum(np.append(0, stays.to_numpy()))
     return every.filter(stays), np.diff(before[np.cumsum([0, *heights])]).tolist()
 

@@ -2,7 +2,7 @@
 
 blocks.py         the input of a merge      contributions.py   from blocks to narrow lines
 fold.py           folding a key's lines     visible.py         the rows that a reader sees
-asked.py          the requested keys        parts.py           large slices as small ones, and back
+key_condition.py  the requested keys        parts.py           large slices as small ones, and back
 compaction.py     new base rows, and carried contributions
 precombine.py     the rows that a transaction writes
 key_words.py      keys as machine words
@@ -14,11 +14,11 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.types import narrow
-from crdt_mor.merge.asked import Asked
-from crdt_mor.merge.at_once import AtOnce, can_be_at_once, read_at_once, resolve_at_once
+from crdt_mor.merge.at_once import MergedLogs, can_be_at_once, read_at_once, resolve_at_once
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.fold import Collapsed, StoredRows
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
@@ -34,15 +34,15 @@ from crdt_mor.merge.visible import (
 )
 
 __all__ = [
-    "Asked",
-    "AtOnce",
     "Carry",
     "Collapsed",
     "Columns",
     "DataBlock",
     "DeleteBlock",
     "DeleteWrite",
+    "KeyCondition",
     "Merged",
+    "MergedLogs",
     "RowsWrite",
     "Slice",
     "StoredRows",

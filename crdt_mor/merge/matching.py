@@ -13,10 +13,10 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.merge.asked import Asked, rows_about
-from crdt_mor.merge.base_rows import Scanned
+from crdt_mor.merge.base_rows import BaseScan
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock
 from crdt_mor.merge.contributions import keys_where
+from crdt_mor.merge.key_condition import KeyCondition, estimated_rows
 from crdt_mor.merge.rule import MergeRule
 
 ROWS_OF_KEY: Final = 5
@@ -27,17 +27,17 @@ ROWS_OF_BLOCK_MIN: Final = 2000
 """The smallest average number of rows per block, because each block is opened twice."""
 
 
-def asked_by_filter(
-    blocks: Sequence[DataBlock | DeleteBlock], bases: Sequence[Scanned], rule: MergeRule, columns: Columns
-) -> Asked | None:
+def keys_by_filter(
+    blocks: Sequence[DataBlock | DeleteBlock], bases: Sequence[BaseScan], rule: MergeRule, columns: Columns
+) -> KeyCondition | None:
     """Return the keys of rows that pass the predicate, or None if merging all keys costs less."""
     predicate, key = bases[0].predicate, bases[0].key
     if predicate is None or not are_large(blocks) or not _is_of_one_row(predicate, rule):
         return None
-    rows = sum(map(rows_about, blocks))
-    data = sorted((block for block in blocks if isinstance(block, DataBlock)), key=rows_about, reverse=True)
+    rows = sum(map(estimated_rows, blocks))
+    data = sorted((block for block in blocks if isinstance(block, DataBlock)), key=estimated_rows, reverse=True)
     found = keys_where(predicate, data[:1], columns, key)
-    if ROWS_OF_KEY * len(found) > rows_about(data[0]):
+    if ROWS_OF_KEY * len(found) > estimated_rows(data[0]):
         return None
     found = pl.concat([found, keys_where(predicate, data[1:], columns, key)])
     if ROWS_OF_KEY * len(found) > rows:
@@ -45,11 +45,11 @@ def asked_by_filter(
     found = pl.concat([found, *(base.ahead.result()[key] for base in bases if base.ahead is not None)])
     if ROWS_OF_KEY * len(found) > rows or found.null_count():
         return None
-    return Asked(key, pl.col(key).is_in(found.implode()), len(found), ROWS_OF_KEY)
+    return KeyCondition(key, pl.col(key).is_in(found.implode()), len(found), ROWS_OF_KEY)
 
 
 def are_large(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
-    rows = [rows_about(block) for block in blocks if isinstance(block, DataBlock)]
+    rows = [estimated_rows(block) for block in blocks if isinstance(block, DataBlock)]
     return bool(rows) and sum(rows) >= ROWS_OF_BLOCK_MIN * len(rows)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from crdt_mor.merge.asked import Asked
-from crdt_mor.merge.base_rows import Scanned
+from crdt_mor.merge.base_rows import BaseScan
 from crdt_mor.merge.blocks import NEVER_COMPARED, Columns, Slice, distinct
 from crdt_mor.merge.contributions import gather
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
@@ -26,20 +26,23 @@ def merge_columns(
     columns: Columns,
     key: str,
     need: list[str],
-    scanned: Scanned | None,
-    asked: Asked | None,
+    scanned: BaseScan | None,
+    only_keys: KeyCondition | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need), asked=asked), rule.below(need)
+    contributions, below = (
+        gather(files.blocks, rule, columns, key, rule.stored(need), only_keys=only_keys),
+        rule.below(need),
+    )
     folded = patches(contributions, contributions.lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
     if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
-        return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
+        return _overlay(folded, need, None, None), scanned.rows_without(Keys(folded.keys), need)
     # With few touched rows, one decode serves all rows; otherwise decoding all columns costs more than a scan.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
     every = len(base.places) == base.frame.height
-    rest = None if every else base.others(need) if few else scanned.without(Keys(folded.keys), need)
+    rest = None if every else base.untouched_rows(need) if few else scanned.rows_without(Keys(folded.keys), need)
     folded = folded.renumbered(base.numbers)
     under = np.full(len(folded.keys), -1, dtype=np.int64)
     under[: len(base.places)] = base.places

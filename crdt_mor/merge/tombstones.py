@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from crdt_mor.merge.base_rows import Scanned
+from crdt_mor.merge.base_rows import BaseScan
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DeleteBlock, Slice
 from crdt_mor.merge.contributions import KIND, LINE_KEY, ORDER, TOMBSTONE
 from crdt_mor.merge.rule import MergeRule
@@ -21,7 +21,7 @@ def tombstones(files: Slice, rule: MergeRule, columns: Columns) -> pl.DataFrame:
     if not any(isinstance(block, DeleteBlock) and ORDER in block.keys.columns for block in files.blocks):
         return none
     columns = columns.by_text()
-    base = None if files.base is None else Scanned(files.base, columns, RECORD_KEY)
-    dead = resolve(files, rule, columns, RECORD_KEY, [], base, timed=True).dead
-    lines = dead.filter(pl.col(KIND) == TOMBSTONE)
+    base = None if files.base is None else BaseScan(files.base, columns, RECORD_KEY)
+    deletes = resolve(files, rule, columns, RECORD_KEY, [], base, timed=True).deletes
+    lines = deletes.filter(pl.col(KIND) == TOMBSTONE)
     return lines.select(pl.col(LINE_KEY).alias(RECORD_KEY), pl.col(ORDER).cast(none.schema[ORDER]))

@@ -21,8 +21,7 @@ from typing import NamedTuple
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.asked import Asked
-from crdt_mor.merge.base_rows import BASE_TIME, Base, Decoded, Scanned, standing_each
+from crdt_mor.merge.base_rows import BASE_TIME, Base, BaseScan, DecodedBase, rows_and_masks
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     NEVER_COMPARED,
@@ -50,8 +49,9 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys, distinct_keys
-from crdt_mor.merge.matching import asked_by_filter
+from crdt_mor.merge.matching import keys_by_filter
 from crdt_mor.merge.overlay import merge_columns
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
@@ -82,13 +82,13 @@ def merge(
     *,
     select: Sequence[str],
     predicate: pl.Expr | None = None,
-    asked: Asked | None = None,
+    only_keys: KeyCondition | None = None,
 ) -> list[pl.DataFrame]:
     """Return the snapshot of a file slice: at least one frame, with the columns `select`, rows in any order.
 
-    asked: the part of the predicate about the merge key. A payload sees no values of other keys.
+    only_keys: the part of the predicate about the merge key. A payload sees no values of other keys.
     """
-    return merged(files, rule, columns, select=select, predicate=predicate, asked=asked).frames
+    return merged(files, rule, columns, select=select, predicate=predicate, only_keys=only_keys).frames
 
 
 def merged(
@@ -98,29 +98,33 @@ def merged(
     *,
     select: Sequence[str],
     predicate: pl.Expr | None = None,
-    asked: Asked | None = None,
+    only_keys: KeyCondition | None = None,
 ) -> Merged:
     """Merge a slice as `merge` does, and return its resolution too."""
     key, need = columns.merge_key, needed_for(select, predicate)
     is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
-    is_resolved = predicate is None and asked is None and is_whole and not any(map(is_partial, files.blocks))
+    is_resolved = predicate is None and only_keys is None and is_whole and not any(map(is_partial, files.blocks))
     files = with_whole_rows(files, rule, columns)
-    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), asked)
+    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), only_keys)
     base = (
         None
         if files.base is None
-        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges, asked=asked)
+        else BaseScan(
+            files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges, only_keys=only_keys
+        )
     )
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
         if base is not None and pool is not None:
-            base = base.begun(need, pool)
-            asked = asked or asked_by_filter(files.blocks, [base], rule, columns)
-            base = replace(base, asked=asked)
+            base = base.prefetched(need, pool)
+            only_keys = only_keys or keys_by_filter(files.blocks, [base], rule, columns)
+            base = replace(base, only_keys=only_keys)
         if rule.kind == "columns":
-            return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
-        resolved = resolve(files, rule, columns, key, need, base, asked=asked)
+            return Merged(
+                frames_of(*merge_columns(files, rule, columns, key, need, base, only_keys), select, predicate)
+            )
+        resolved = resolve(files, rule, columns, key, need, base, only_keys=only_keys)
         untouched, stand = resolved.untouched(need)
-        won = resolved.won()
+        won = resolved.mask()
         frames = frames_of(resolved.rows.filter(pl.Series(won)), untouched, select, predicate)
         if stand is None or not is_resolved:
             return Merged(frames)
@@ -182,7 +186,12 @@ def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def promote(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str], asked: Asked | None = None
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: Sequence[str],
+    only_keys: KeyCondition | None = None,
 ) -> Slice:
     """Put the largest run of blocks that continue each other in the place of a missing base file.
 
@@ -204,7 +213,7 @@ def promote(
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
-    others = gather((*before, *after), MergeRule(), columns, key, [key], asked=asked).lines[LINE_KEY].unique()
+    others = gather((*before, *after), MergeRule(), columns, key, [key], only_keys=only_keys).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
     # The frame contains columns that the block lacks; only this rule needs the block's own columns.
@@ -224,30 +233,30 @@ def _parquet(block: DataBlock | DeleteBlock) -> bytes | memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The winners: the rows at `live` in `rows` are visible; base rows with keys in `drop` are not.
+    """The winners: the rows at `winners` in `rows` are visible; base rows with keys in `drop` are not.
 
-    dead: the lines of the winning deletes: plain ones under `latest`, tombstones under `ordering`.
+    deletes: the lines of the winning deletes: plain ones under `latest`, tombstones under `ordering`.
     """
 
     drop: Keys
     rows: pl.DataFrame
-    live: pl.Series
-    dead: pl.DataFrame
+    winners: pl.Series
+    deletes: pl.DataFrame
     base: Base | None
 
-    def won(self) -> Mask:
-        return only(self.live.to_numpy(), self.rows.height)
+    def mask(self) -> Mask:
+        return only(self.winners.to_numpy(), self.rows.height)
 
     def untouched(self, select: Sequence[str]) -> tuple[pl.DataFrame | None, Mask | None]:
         """Step 3: return the remaining base rows, and their mask if all base rows were read."""
         if self.base is None:
             return None, None
-        if isinstance(self.base, Decoded):
-            stand = self.base.standing(self.drop)
+        if isinstance(self.base, DecodedBase):
+            stand = self.base.mask_without(self.drop)
             return self.base.frame.select(select).filter(pl.Series(stand)), stand
         if self.base.is_whole and self.base.predicate is None:
-            return standing_each([self.base], [self.drop], select)[0]
-        return self.base.without(self.drop, select), None
+            return rows_and_masks([self.base], [self.drop], select)[0]
+        return self.base.rows_without(self.drop, select), None
 
 
 def resolve(
@@ -256,15 +265,15 @@ def resolve(
     columns: Columns,
     key: str,
     need: Sequence[str],
-    scanned: Scanned | None,
+    scanned: BaseScan | None,
     *,
     timed: bool = False,
-    asked: Asked | None = None,
+    only_keys: KeyCondition | None = None,
 ) -> Resolved:
     """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
     assert rule.kind != "columns"
     late = is_late(files)
-    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late, asked=asked)
+    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late, only_keys=only_keys)
     best, drop = winners(contributions.lines, rule)
     ordering = rule.ordering
     if ordering is not None:
@@ -307,13 +316,17 @@ def latest_in(base: ParquetSource) -> str | None:
     return None if groups is None else max((str(group.greatest) for group in groups), default="")
 
 
-def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
+def _newer_in_base(base: BaseScan, best: pl.DataFrame, latest: str | None) -> pl.Series:
     """Under `latest`, return the keys with a base row that beats the logs' winner. Older rows are not read."""
     late = best if latest is None else best.filter(pl.col(TIME) <= latest)
     oldest = late[TIME].min()
     if not isinstance(oldest, str):
         return late[LINE_KEY]  # which is empty
-    return base.since(oldest).join(late.select(LINE_KEY, KIND, TIME), on=LINE_KEY, how="inner").filter(_NEWER)[LINE_KEY]
+    return (
+        base.times_since(oldest)
+        .join(late.select(LINE_KEY, KIND, TIME), on=LINE_KEY, how="inner")
+        .filter(_NEWER)[LINE_KEY]
+    )
 
 
 def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:

@@ -24,7 +24,7 @@ from crdt_mor.model.timeline_parts import Completion
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AlterationRequest:
     """A user's request, by current names. Comments may use new names too; None removes a comment."""
 
     renames: Mapping[str, str]
@@ -32,24 +32,24 @@ class Asked:
     comments: Mapping[str, str | None]
 
 
-def _names_before(asked: Asked, known: Container[str]) -> dict[str, str | None]:
-    old = {new: before for before, new in asked.renames.items()}
-    return {name if name in known else old.get(name, name): text for name, text in asked.comments.items()}
+def _texts_by_known_name(request: AlterationRequest, known: Container[str]) -> dict[str, str | None]:
+    old = {new: before for before, new in request.renames.items()}
+    return {name if name in known else old.get(name, name): text for name, text in request.comments.items()}
 
 
 def altered(
-    value: Timeline, nonce: str, wall_ms: int, asked: Asked, config: TableConfig, author: Author | None
+    value: Timeline, nonce: str, wall_ms: int, request: AlterationRequest, config: TableConfig, author: Author | None
 ) -> Timeline | None:
     """Return the version with an empty delta commit that alters the names, or None if nothing changes.
 
     Raise `InvalidInputError` for a missing column, a taken name, or a drop of a needed column.
     """
     schema, names = TableSchema.from_json(value.schema), value.names
-    said_of = _names_before(asked, names.by_shown(schema.declared.names))
-    _refuse_fields([*asked.renames, *asked.drops, *said_of], names.outward(schema))
-    renamed = {names.one(old, schema): new for old, new in asked.renames.items()}
-    dropped = [names.one(name, schema) for name in asked.drops]
-    comments = {names.one(name, schema): text for name, text in said_of.items()}
+    texts = _texts_by_known_name(request, names.by_shown(schema.declared.names))
+    _refuse_fields([*request.renames, *request.drops, *texts], names.outward(schema))
+    renamed = {names.one(old, schema): new for old, new in request.renames.items()}
+    dropped = [names.one(name, schema) for name in request.drops]
+    comments = {names.one(name, schema): text for name, text in texts.items()}
     _refuse_needed(dropped, value, config)
     both = [names.shown(stored) for stored in dropped if stored in renamed]
     if both:
@@ -63,13 +63,15 @@ def altered(
             "columns with these names exist already: choose other names, or drop or rename these columns too. "
             f"columns={occupied}"
         )
-    said = dict(names.comments)
+    all_comments = dict(names.comments)
     requested = begin_after(value.clock, wall_ms)
     alteration = Alteration(
         tick_after(requested, wall_ms),
         renamed=tuple((stored, new) for stored, new in renamed.items() if names.shown(stored) != new),
         dropped=tuple(dropped),
-        comments=tuple((stored, text or "") for stored, text in comments.items() if said.get(stored, "") != text),
+        comments=tuple(
+            (stored, text or "") for stored, text in comments.items() if all_comments.get(stored, "") != text
+        ),
     )
     if not (alteration.renamed or alteration.dropped or alteration.comments):
         return None

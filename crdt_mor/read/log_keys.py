@@ -40,34 +40,34 @@ class KeysOfLog:
     def nbytes(self) -> int:
         return self.hashes.nbytes
 
-    def may_have_any(self, asked: Hashes) -> bool:
+    def may_have_any(self, sought: Hashes) -> bool:
         if not len(self.hashes):
             return False
-        places = self.hashes.searchsorted(asked)
-        return bool((self.hashes.take(places, mode="clip") == asked).any())
+        places = self.hashes.searchsorted(sought)
+        return bool((self.hashes.take(places, mode="clip") == sought).any())
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup of a few keys, by hash (`asked`). `kept` caches the keys of log files."""
+    """A lookup of a few keys, by hash (`sought`). `cache` holds the keys of log files."""
 
-    kept: Bounded[Any]
+    cache: Bounded[Any]
     config: TableConfig
     columns: Columns
     open_slice: Callable[[FileSlice], Slice]
-    asked: Hashes
+    sought: Hashes
 
     @classmethod
     def of(
         cls,
         keys: pl.Series,
-        kept: Bounded[Any],
+        cache: Bounded[Any],
         config: TableConfig,
         columns: Columns,
         open_slice: Callable[[FileSlice], Slice],
     ) -> Lookup | None:
         """Return the lookup of merge keys, or None if any is null: its text is no value of the key column."""
-        return None if keys.null_count() else cls(kept, config, columns, open_slice, keys.hash().to_numpy())
+        return None if keys.null_count() else cls(cache, config, columns, open_slice, keys.hash().to_numpy())
 
     def narrowed(self, slice_: FileSlice) -> FileSlice:
         if slice_.committed is not None or not all(is_ours(file, self.config) for file in slice_.files):
@@ -76,14 +76,14 @@ class Lookup:
         return slice_ if len(logs) == len(slice_.logs) else replace(slice_, logs=logs)
 
     def _may_have_any(self, slice_: FileSlice, log: DataFile) -> bool:
-        return log.size > LOG_BYTES_MAX or self._keys(slice_, log).may_have_any(self.asked)
+        return log.size > LOG_BYTES_MAX or self._keys(slice_, log).may_have_any(self.sought)
 
     def _keys(self, slice_: FileSlice, log: DataFile) -> KeysOfLog:
         key = self.columns.merge_key
         name = log, key, self.columns.schema[key]
-        known: KeysOfLog | None = self.kept.get(name)
+        known: KeysOfLog | None = self.cache.get(name)
         if known is None:
             found = kernel.touched(self.open_slice(replace(slice_, base=None, logs=(log,))).blocks, self.columns)
             known = KeysOfLog(np.sort(found.hash().to_numpy()))
-            self.kept.keep(name, known)
+            self.cache.keep(name, known)
         return known

@@ -193,7 +193,7 @@ class Snapshot:
         # In a bucket a filter fetches only some row groups, which changes the positions of rows.
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
         wanted = None if keys is None else _as_merge_keys(keys, merging.columns)
-        asked = _asked_keys(predicate, wanted, merging.columns)
+        only_keys = _only_keys(predicate, wanted, merging.columns)
         lookup = None if wanted is None else self._lookup(wanted, merging.columns)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
@@ -201,7 +201,7 @@ class Snapshot:
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
                 slice_ = slice_ if lookup is None else lookup.narrowed(slice_)
-                is_small_list = asked is not None and asked.is_small_list(_weight_of_logs(slice_))
+                is_small_list = only_keys is not None and only_keys.is_small_list(_weight_of_logs(slice_))
                 known = resolved.of(slice_) if by_place and not is_small_list else None
                 parts = self._parts(slice_, columns, predicate, keys, limit, known)
                 return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
@@ -211,7 +211,7 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked, resolved)
+        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, only_keys, resolved)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
             return [finish(frame if select else selected(frame, ())) for frame in merge()]
@@ -334,13 +334,13 @@ def _as_merge_keys(keys: Sequence[str], columns: Columns) -> pl.Series:
     return pl.Series(keys, dtype=pl.String).cast(columns.schema[columns.merge_key], strict=False)
 
 
-def _asked_keys(predicate: pl.Expr | None, keys: pl.Series | None, columns: Columns) -> kernel.Asked | None:
+def _only_keys(predicate: pl.Expr | None, keys: pl.Series | None, columns: Columns) -> kernel.KeyCondition | None:
     key = columns.merge_key
     if keys is not None:
-        return kernel.Asked(key, pl.col(key).is_in(keys.implode()), len(keys))
+        return kernel.KeyCondition(key, pl.col(key).is_in(keys.implode()), len(keys))
     parts = [] if predicate is None else conjuncts(predicate)
-    asked = conjunction([part for part in parts if set(columns_in(part)) == {key}])
-    return None if asked is None else kernel.Asked(key, asked, literals(asked))
+    of_key = conjunction([part for part in parts if set(columns_in(part)) == {key}])
+    return None if of_key is None else kernel.KeyCondition(key, of_key, literals(of_key))
 
 
 def _weight_of_logs(slice_: FileSlice) -> int:

@@ -211,8 +211,8 @@ def _strict(call: Tokens, maker: Maker) -> pl.Expr | None:
     """Make a text function null for any null argument."""
     words = [parted(part, "FOR") for part in parted(call[2:-1], "FROM")]
     _, *others = [argument for one in words for part in one for argument in parted(part, ",")]
-    asked = [maker.value(argument) for argument in others if any(map(_is_unsure, argument))]
-    return _unless_null(maker.value(call, skipped=1), asked) if asked else None
+    arguments = [maker.value(argument) for argument in others if any(map(_is_unsure, argument))]
+    return _unless_null(maker.value(call, skipped=1), arguments) if arguments else None
 
 
 def _unless_null(value: pl.Expr, arguments: Sequence[pl.Expr]) -> pl.Expr:

@@ -63,7 +63,7 @@ class Merges:
 
     Attributes:
         kept: the caller keeps all rows, so reading bases together needs no more memory.
-        asked: see `kernel.merge`.
+        only_keys: see `kernel.merge`.
     """
 
     store: Store
@@ -73,7 +73,7 @@ class Merges:
     predicate: pl.Expr | None
     limit: int | None
     kept: bool
-    asked: kernel.Asked | None
+    only_keys: kernel.KeyCondition | None
     resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
@@ -91,7 +91,7 @@ class Merges:
 
     def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
         items = list(chain.from_iterable(run))
-        resolved: list[kernel.AtOnce] = []
+        resolved: list[kernel.MergedLogs] = []
         # On an error each slice is merged alone, so that the error names the missing or damaged file.
         with suppress(OSError, *POLARS_ERRORS):
             resolved = kernel.resolve_at_once(
@@ -99,7 +99,7 @@ class Merges:
                 self.merging.columns,
                 select=self.select,
                 predicate=self.predicate,
-                asked=self.asked,
+                only_keys=self.only_keys,
                 ahead=self.kept,
             )
         if not resolved:
@@ -107,8 +107,8 @@ class Merges:
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
         return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.kept else 0))
 
-    def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
-        def read(some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
+    def _bases(self, some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:
+        def read(some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:
             found = kernel.read_at_once([one for _, one in some], select=self.select, predicate=self.predicate)
             return [
                 frame for (slice_, _), merged in zip(some, found, strict=True) for frame in self._noted(slice_, merged)
@@ -151,8 +151,8 @@ class Merges:
             alone = kernel.resolve_at_once([part], columns, select=select, predicate=predicate)
             return kernel.read_at_once(alone, select=select, predicate=predicate)[0].frames
         if part.base is None or part.blocks:
-            rule, asked = self.merging.rule, self.asked
-            merged = kernel.merged(part, rule, columns, select=select, predicate=predicate, asked=asked)
+            rule, only_keys = self.merging.rule, self.only_keys
+            merged = kernel.merged(part, rule, columns, select=select, predicate=predicate, only_keys=only_keys)
             return merged.frames if slice_ is None else self._noted(slice_, merged)
         rows = kernel.passed_through(
             part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
@@ -164,7 +164,7 @@ class Merges:
         return merged.frames
 
 
-def _bytes_of_base(one: tuple[FileSlice, kernel.AtOnce]) -> tuple[Kind | None, int]:
+def _bytes_of_base(one: tuple[FileSlice, kernel.MergedLogs]) -> tuple[Kind | None, int]:
     base = one[0].base
     return (), 0 if base is None else base.size
 

@@ -215,7 +215,7 @@ class _Life:
 
     def _row_of(self, base: ParquetSource) -> pl.DataFrame:
         columns = self._merging.columns
-        return scan(base, columns).filter(self._asked.condition).select(columns.select_all()).collect()
+        return scan(base, columns).filter(self._only_key.condition).select(columns.select_all()).collect()
 
     def _own(self, block: Block) -> Iterator[tuple[InstantTime, Block]]:
         if isinstance(block, DeleteBlock):
@@ -227,7 +227,7 @@ class _Life:
                 yield requested, DeleteBlock(requested, own.drop(TIME, strict=False))
             return
         columns = self._merging.columns
-        rows = decode([block], columns, columns.select_all(), self._asked)
+        rows = decode([block], columns, columns.select_all(), self._only_key)
         # The decoded frame includes columns absent from the block. Only this rule needs the block's own columns.
         given = tuple(given_names(block)) if self._merging.rule.kind == "columns" else block.given
         for i in range(rows.height):
@@ -240,10 +240,10 @@ class _Life:
         return {c.requested: c for c in self._shown if is_commit(c)}
 
     @cached_property
-    def _asked(self) -> kernel.Asked:
+    def _only_key(self) -> kernel.KeyCondition:
         key = self._merging.columns.merge_key
         value = pl.Series([self._record_key]).cast(self._merging.columns.schema[key])
-        return kernel.Asked(key, pl.col(key).is_in(value.implode()))
+        return kernel.KeyCondition(key, pl.col(key).is_in(value.implode()))
 
     # --- visible rows -----------------------------------------------------------------------------------------------
 

@@ -123,14 +123,14 @@ class States:
         merging = self.merging
         columns = distinct([self.key, COMMIT_TIME], select)
         predicate = None if keys is None else pl.col(self.key).is_in(keys.implode())
-        asked = None if keys is None or predicate is None else kernel.Asked(self.key, predicate, len(keys))
+        only_keys = None if keys is None or predicate is None else kernel.KeyCondition(self.key, predicate, len(keys))
         frames = [pl.DataFrame(schema={name: merging.columns.schema[name] for name in columns})]
         for slice_ in slices:
             blocks = self._open(slice_, since)
             with naming_damage(self.session.store, slice_):
                 blocks = plan(blocks, merging, columns, predicate).fetched()
                 frames += kernel.merge(
-                    blocks, merging.rule, merging.columns, select=columns, predicate=predicate, asked=asked
+                    blocks, merging.rule, merging.columns, select=columns, predicate=predicate, only_keys=only_keys
                 )
         return pl.concat(frames)
 

@@ -72,8 +72,8 @@ def merged(files: Slice, rule: MergeRule, predicate: pl.Expr | None = None) -> l
         keys = kernel.merge(files, rule, COLUMNS, select=[COLUMNS.merge_key])
         assert sum(rows.height for rows in keys) == found.height
         for key, rows in found.group_by("id", maintain_order=True):
-            asked = kernel.Asked("id", pl.col("id") == key[0])
-            alone = kernel.merge(files, rule, COLUMNS, select=names, predicate=asked.condition, asked=asked)
+            asked = kernel.KeyCondition("id", pl.col("id") == key[0])
+            alone = kernel.merge(files, rule, COLUMNS, select=names, predicate=asked.condition, only_keys=asked)
             assert pl.concat(alone).rows() == rows.rows()
     return found.rows()
 

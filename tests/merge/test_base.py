@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge import base_rows
-from crdt_mor.merge.base_rows import Decoded, Scanned, standing_each
+from crdt_mor.merge.base_rows import BaseScan, DecodedBase, rows_and_masks
 from crdt_mor.merge.key_words import Keys
 from tests.merge.helpers import COLUMNS, frame, stamp
 
@@ -38,12 +38,12 @@ def test_every_key_is_found_where_it_is(here: list[str], wanted: list[str], coll
         if collide:  # all keys share one hash: the text alone decides
             patch.setattr(pl.Series, "hash", lambda keys: pl.zeros(len(keys), pl.UInt64, eager=True))
         frame = pl.DataFrame({"id": here, "n": range(len(here))}, schema={"id": pl.String, "n": pl.Int64})
-        found = Decoded.of(frame, "id", Keys(pl.Series(wanted, dtype=pl.String)))
+        found = DecodedBase.of(frame, "id", Keys(pl.Series(wanted, dtype=pl.String)))
     expected = [(place, wanted.index(key)) for place, key in enumerate(here) if key in wanted]
     assert list(zip(found.places.tolist(), found.numbers.tolist(), strict=True)) == expected
     kept = pl.Series([key for key in wanted if key in here][:2], dtype=pl.String)
     assert set(found.rows(kept, [pl.col("n")]).rows()) == {(key, here.index(key)) for key in kept}
-    assert found.others(["id"])["id"].to_list() == [key for key in here if key not in wanted]
+    assert found.untouched_rows(["id"])["id"].to_list() == [key for key in here if key not in wanted]
 
 
 @pytest.mark.costly
@@ -59,9 +59,9 @@ def test_columns_beside_the_keys_stay_in_the_chunks_in_which_they_were_decoded(
     rows = frame([(stamp(1), f"k{i:05}", i) for i in range(40_000)])
     file = io.BytesIO()
     rows.write_parquet(file, row_group_size=len(rows) // groups)
-    base = Scanned(ParquetSource.in_memory(file.getvalue()), COLUMNS, "k")
+    base = BaseScan(ParquetSource.in_memory(file.getvalue()), COLUMNS, "k")
     drop = [f"k{i:05}" for i in range(0, 40_000, 7)]
-    [(found, stand)] = standing_each([base], [Keys(pl.Series(drop))], select)
+    [(found, stand)] = rows_and_masks([base], [Keys(pl.Series(drop))], select)
     expected = rows.filter(pl.Series([i % 7 > 0 for i in range(40_000)]))
     assert found.equals(expected.select(select))
     assert stand.tolist() == [i % 7 > 0 for i in range(40_000)]

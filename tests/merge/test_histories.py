@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.clustering import clustered_places
 from crdt_mor.merge.contributions import RowGroup, row_groups
@@ -35,6 +34,7 @@ from crdt_mor.merge.kernel import (
     precombine,
     touched,
 )
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
@@ -237,12 +237,15 @@ class History:
         among = pl.col(key).is_in(some if of_text else [int(k) for k in some])
         below = pl.col(key) < (edge if of_text else int(edge))
         condition, keys = r.choice([(among, set(some)), (below, {k for k in KEYS if _is_below(k, edge, of_text)})])
-        asked = Asked(key, condition, r.choice([1, 5, 100]))
+        asked = KeyCondition(key, condition, r.choice([1, 5, 100]))
         for filtered in (False, True):
             predicate = condition & (pl.col("a") > 4) if filtered else condition
             names = [RECORD_KEY, COMMIT_TIME, *USER]
             every = _rows(merge(files, self.rule, self.columns, select=names, predicate=predicate))
-            assert _rows(merge(files, self.rule, self.columns, select=names, predicate=predicate, asked=asked)) == every
+            assert (
+                _rows(merge(files, self.rule, self.columns, select=names, predicate=predicate, only_keys=asked))
+                == every
+            )
             said = (k for k, row in want.items() if k in keys and (not filtered or _is_above(row["a"], 4)))
             assert [row[0] for row in every] == sorted(said)
 
@@ -312,7 +315,7 @@ def check_history(
         if by_words:
             patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_WORDS_MAX", 0)
             patch.setattr("crdt_mor.merge.key_words._MANY", 0)
-            patch.setattr("crdt_mor.merge.asked.FEW_VALUES", 0)
+            patch.setattr("crdt_mor.merge.key_condition.FEW_VALUES", 0)
         if matching:
             patch.setattr("crdt_mor.merge.matching.ROWS_OF_KEY", 0)
             patch.setattr("crdt_mor.merge.matching.ROWS_OF_BLOCK_MIN", 0)

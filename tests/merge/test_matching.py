@@ -10,13 +10,13 @@ import pytest
 
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge import matching, overlay, visible
-from crdt_mor.merge.asked import Asked
-from crdt_mor.merge.base_rows import Scanned
+from crdt_mor.merge.base_rows import BaseScan
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import Contributions, gather
 from crdt_mor.merge.kernel import merge, read_at_once, resolve_at_once
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys
-from crdt_mor.merge.matching import asked_by_filter
+from crdt_mor.merge.matching import keys_by_filter
 from crdt_mor.merge.rule import Member, MergeRule
 from crdt_mor.payloads import Counter
 from tests.merge.helpers import COLUMNS, frame, parquet, stamp
@@ -29,7 +29,7 @@ KEYS = [f"k{number:02}" for number in range(90)]
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows count as large ones."""
     monkeypatch.setattr(matching, "ROWS_OF_BLOCK_MIN", 0)
-    monkeypatch.setattr("crdt_mor.merge.asked.BYTES_OF_ROW", 20)
+    monkeypatch.setattr("crdt_mor.merge.key_condition.BYTES_OF_ROW", 20)
 
 
 def rows_of(tick: int, values: dict[str, int], keys: list[str]) -> bytes:
@@ -44,12 +44,12 @@ def slice_of(*values: dict[str, int], keys: list[str] = KEYS) -> Slice:
     return Slice(ParquetSource.in_memory(base), stamp(1), blocks)
 
 
-def asked_of(files: Slice, predicate: pl.Expr, rule: MergeRule = RULES["latest"]) -> Asked | None:
+def asked_of(files: Slice, predicate: pl.Expr, rule: MergeRule = RULES["latest"]) -> KeyCondition | None:
     """Which keys a filter leaves."""
     assert files.base is not None
     with ThreadPoolExecutor(1) as pool:
-        base = Scanned(files.base, COLUMNS, "k", predicate).begun(["k", "v"], pool)
-        return asked_by_filter(files.blocks, [base], rule, COLUMNS)
+        base = BaseScan(files.base, COLUMNS, "k", predicate).prefetched(["k", "v"], pool)
+        return keys_by_filter(files.blocks, [base], rule, COLUMNS)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -91,7 +91,7 @@ def test_of_several_slices_the_keys_of_all_are_merged() -> None:
     files, predicate = [first, second], pl.col("v") == 9
     for ahead in (False, True):
         found = resolve_at_once(files, COLUMNS, select=["k"], predicate=predicate, ahead=ahead)
-        keys = [sorted(one.stand.texts) for one in found if isinstance(one.stand, Keys)]
+        keys = [sorted(one.base_choice.texts) for one in found if isinstance(one.base_choice, Keys)]
         assert keys == ([["k01", "k02"], ["mk01", "mk03"]] if ahead else [KEYS, others])
         rows = read_at_once(found, select=["k"], predicate=predicate)
         assert [sorted(pl.concat(merged.frames)["k"]) for merged in rows] == [["k02"], []]

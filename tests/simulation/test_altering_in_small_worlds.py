@@ -15,7 +15,7 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.events import write as writes
 from crdt_mor.events.alteration import alter
 from crdt_mor.log.paths import version_path
-from crdt_mor.model.alteration_event import Asked
+from crdt_mor.model.alteration_event import AlterationRequest
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.invariants import BrokenInvariantError
 from crdt_mor.model.keys import KeySpec
@@ -43,15 +43,15 @@ def adder(known: Timeline) -> Run:
 
 def renamer(known: Timeline) -> Run:
     """The column a is to be called b."""
-    return (yield from _altered(known, Asked({"a": "b"}, (), {})))
+    return (yield from _altered(known, AlterationRequest({"a": "b"}, (), {})))
 
 
 def dropper(known: Timeline) -> Run:
     """The column b, whichever it is, is dropped."""
-    return (yield from _altered(known, Asked({}, ("b",), {})))
+    return (yield from _altered(known, AlterationRequest({}, ("b",), {})))
 
 
-def _altered(known: Timeline, asked: Asked) -> Run:
+def _altered(known: Timeline, asked: AlterationRequest) -> Run:
     try:
         yield from alter(PUBLISHER, known, asked, CONFIG)
     except InvalidInputError:

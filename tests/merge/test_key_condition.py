@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge import asked as asking
-from crdt_mor.merge import at_once, contributions, overlay, visible
-from crdt_mor.merge.asked import Asked
+from crdt_mor.merge import at_once, contributions, key_condition, overlay, visible
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, Contributions, gather
 from crdt_mor.merge.kernel import merge, merged, resolve_at_once
+from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys
 from crdt_mor.merge.rule import MergeRule
 from tests.merge.helpers import COLUMNS, frame, parquet, stamp
@@ -71,18 +70,18 @@ def lines_of(found: Contributions) -> pl.DataFrame:
 @pytest.mark.parametrize("rule", RULES)
 def test_contributions_of_some_keys_are_those_among_all(rule: str, columns: Columns) -> None:
     @settings(max_examples=25)
-    @given(seed=st.integers(0, 10**9), timed=st.booleans(), few=st.sampled_from([0, asking.FEW_VALUES]))
+    @given(seed=st.integers(0, 10**9), timed=st.booleans(), few=st.sampled_from([0, key_condition.FEW_VALUES]))
     def check(seed: int, timed: bool, few: int) -> None:
         r = Random(seed)
         blocks, some = blocks_of(r), r.sample(KEYS, r.randint(0, 9))
-        asked = Asked("k", pl.col("k").is_in(some), len(some))
+        only_keys = KeyCondition("k", pl.col("k").is_in(some), len(some))
         need = ["k", "v", COMMIT_TIME]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asking, "FEW_VALUES", few)
-            patch.setattr(asking, "BYTES_OF_ROW", r.choice([1, 10**6]))
+            patch.setattr(key_condition, "FEW_VALUES", few)
+            patch.setattr(key_condition, "BYTES_OF_ROW", r.choice([1, 10**6]))
             every = gather(blocks, RULES[rule], columns, "k", need, timed=timed)
-            found = gather(blocks, RULES[rule], columns, "k", need, timed=timed, sized=True, asked=asked)
-            narrow = asked.pays_among(blocks)
+            found = gather(blocks, RULES[rule], columns, "k", need, timed=timed, sized=True, only_keys=only_keys)
+            narrow = only_keys.pays_among(blocks)
         lines, want = lines_of(found), lines_of(every)
         assert lines.equals(want.filter(pl.col(LINE_KEY).is_in(some)) if narrow or rule == "partial" else want)
         assert found.rows["k"].is_in(some).all() or not narrow
@@ -113,37 +112,39 @@ def test_rows_that_are_not_asked_for_are_not_decoded(rule: str, monkeypatch: pyt
     ]
     logs.insert(2, DeleteBlock(stamp(5), pl.DataFrame({RECORD_KEY: KEYS})))
     files = Slice(ParquetSource.in_memory(parquet(frame([(stamp(1), k, 1) for k in KEYS]))), stamp(1), tuple(logs))
-    asked = Asked("k", pl.col("k").is_in(KEYS[3:5]), 2)
-    found = merged(files, RULES[rule], COLUMNS, select=["k", "v"], asked=asked)
+    only_keys = KeyCondition("k", pl.col("k").is_in(KEYS[3:5]), 2)
+    found = merged(files, RULES[rule], COLUMNS, select=["k", "v"], only_keys=only_keys)
     assert found.resolution is None, "of other rows nothing was found out"
     decoded.clear()
-    frames = merge(files, RULES[rule], COLUMNS, select=["k", "v"], predicate=asked.condition, asked=asked)
+    frames = merge(files, RULES[rule], COLUMNS, select=["k", "v"], predicate=only_keys.condition, only_keys=only_keys)
     assert sorted(pl.concat(frames).rows()) == [(key, 6) for key in KEYS[3:5]]
     assert decoded == [2 * 3 + 2 * 4], "three rows and a delete of each of two keys"
     if rule == "latest":
         decoded.clear()
-        shared = resolve_at_once([files], COLUMNS, select=["k", "v"], predicate=asked.condition, asked=asked)
+        shared = resolve_at_once(
+            [files], COLUMNS, select=["k", "v"], predicate=only_keys.condition, only_keys=only_keys
+        )
         assert sorted(shared[0].live.rows()) == [(key, 6) for key in KEYS[3:5]]
-        assert isinstance(shared[0].stand, Keys)
-        assert sorted(shared[0].stand.texts) == KEYS[3:5]
-        assert shared[0].won is None, "of other rows nothing was found out"
+        assert isinstance(shared[0].base_choice, Keys)
+        assert sorted(shared[0].base_choice.texts) == KEYS[3:5]
+        assert shared[0].log_mask is None, "of other rows nothing was found out"
         assert decoded == [2 * 3 + 2 * 4]
 
 
 def test_a_set_that_is_larger_than_the_logs_is_not_held_against_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FEW_VALUES", 3)
+    monkeypatch.setattr(key_condition, "FEW_VALUES", 3)
     rows = frame([(stamp(2), key, 1) for key in KEYS])
     block = DataBlock(stamp(2), rows)
-    asked = Asked("k", pl.col("k").is_in(KEYS[:5]), 5)
-    assert gather([block], MergeRule(), COLUMNS, "k", ["k"], asked=asked).rows.height == len(KEYS)
-    folded = gather([block], RULES["partial"], COLUMNS, "k", ["k"], asked=asked)
+    only_keys = KeyCondition("k", pl.col("k").is_in(KEYS[:5]), 5)
+    assert gather([block], MergeRule(), COLUMNS, "k", ["k"], only_keys=only_keys).rows.height == len(KEYS)
+    folded = gather([block], RULES["partial"], COLUMNS, "k", ["k"], only_keys=only_keys)
     assert folded.lines[LINE_KEY].to_list() == KEYS[:5], "a payload sees no values of other keys"
     many = DataBlock(stamp(2), pl.concat([rows] * 9))
-    assert gather([many], MergeRule(), COLUMNS, "k", ["k"], asked=asked).rows.height == 9 * 5
+    assert gather([many], MergeRule(), COLUMNS, "k", ["k"], only_keys=only_keys).rows.height == 9 * 5
 
 
 def test_without_deletes_and_times_no_footer_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contributions, "height", None)
     blocks = [DataBlock(stamp(t), parquet(frame([(stamp(t), key, t) for key in KEYS]))) for t in (2, 4)]
-    found = gather(blocks, MergeRule(), COLUMNS, "k", ["v"], asked=Asked("k", pl.col("k") == KEYS[0]))
+    found = gather(blocks, MergeRule(), COLUMNS, "k", ["v"], only_keys=KeyCondition("k", pl.col("k") == KEYS[0]))
     assert found.rows["v"].to_list() == [2, 4]

@@ -22,7 +22,7 @@ BYTES_OF_ROW: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KeyCondition:
     """A condition on the column `key` that is true for every requested key.
 
     rows_of_value: the smallest number of log rows per key for which the condition saves time.
@@ -39,7 +39,7 @@ class Asked:
 
     def pays_among(self, blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
         """Return True if filtering these blocks by key costs less than merging all of them."""
-        return self.is_few or self._is_small_beside(sum(map(rows_about, blocks)))
+        return self.is_few or self._is_small_beside(sum(map(estimated_rows, blocks)))
 
     def is_small_list(self, log_bytes: int) -> bool:
         """Return True if the condition lists few keys compared with the keys in `log_bytes` of logs."""
@@ -56,7 +56,7 @@ class Asked:
         return keys.alias(self.key).to_frame().select(self.condition.alias(self.key)).to_series()
 
 
-def rows_about(block: DataBlock | DeleteBlock) -> int:
+def estimated_rows(block: DataBlock | DeleteBlock) -> int:
     if isinstance(block, DeleteBlock):
         return block.keys.height
     return block.rows.height if isinstance(block.rows, pl.DataFrame) else len(block.rows) // BYTES_OF_ROW
