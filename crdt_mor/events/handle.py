@@ -194,18 +194,18 @@ class Handle:
         """Return the newest value, or the genesis if only Hudi wrote to the table."""
         if self._known_tail is not None:
             return self.remember(self.run(find_tail(self._known_tail)))
-        if (found := self.found()) is not None:
+        if (found := self.take_opened_tail()) is not None:
             return found.tail
         if not versions_in(self.store) and not put_in_place(self.store, self.config.table_id):
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
 
-    def found(self) -> opening.FoundTail | None:
+    def take_opened_tail(self) -> opening.FoundTail | None:
         """Return the value and listings read while a table in a bucket was opened; None after the first call."""
         first, self._first = self._first, None
         if first is None or self._known_tail is not None or not is_bucket(self.store):
             return None
-        found = opening.find(self.store, first, self.publisher.projector.folder)
+        found = opening.find_opened_tail(self.store, first, self.publisher.projector.folder)
         if found is not None:
             current = _decoded(found.properties, PROPERTIES)
             _require_same(self.config, current)

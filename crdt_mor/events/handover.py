@@ -13,7 +13,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.handover import change_properties, open_instants
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.hudi.restore import named_in
+from crdt_mor.hudi.restore import hudi_files_in
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.steps import Nonce, Steps
@@ -57,7 +57,7 @@ def take_back(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline
     """
     nonce, since = (yield Nonce()), known_tail.handed_over
     if since != EPOCH:
-        names = yield from named_in(publisher.projector.folder)
+        names = yield from hudi_files_in(publisher.projector.folder)
         if begun := open_instants(names, since):
             raise InvalidInputError(
                 "Hudi's timeline contains unfinished instants. Finish them or roll them back with Hudi "
@@ -86,7 +86,7 @@ def _settle(publisher: TablePublisher, value: Timeline) -> Steps[Timeline]:
 
 def _require_nothing_left(folder: str) -> Steps[None]:
     """Raise for unfinished instants of Hudi. Precondition: our writers are idle."""
-    names = yield from named_in(folder)
+    names = yield from hudi_files_in(folder)
     requested = {instant: found for instant, found in names.items() if any(n.state == "requested" for n in found)}
     if left := open_instants(requested, EPOCH):
         raise InvalidInputError(

@@ -29,14 +29,14 @@ class Races:
     """
 
     lost: int = 0
-    left: int = 0
+    long_ways_left: int = 0
     upkept_ms: int = 0
     in_a_row: int = 0
 
     def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
         if self.is_upkeep_due(now_ms, value, expiry_ms):
             return False
-        return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
+        return self.long_ways_left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
 
     def is_upkeep_due(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
         return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
@@ -52,7 +52,7 @@ class Races:
         if committed and self.in_a_row < LOOK_EVERY:
             return
         self.lost = 0 if committed else self.lost + 1
-        self.left = 0 if committed else min(LONG_WAYS_MAX, 1 << self.lost)
+        self.long_ways_left = 0 if committed else min(LONG_WAYS_MAX, 1 << self.lost)
 
     @property
     def is_look_due(self) -> bool:
@@ -60,7 +60,7 @@ class Races:
 
     def upkeep(self, now_ms: int) -> None:
         self.upkept_ms = now_ms
-        self.left = max(0, self.left - 1)
+        self.long_ways_left = max(0, self.long_ways_left - 1)
 
     def met(self) -> None:
         """Record that other writers wait for a publisher: this process keeps committing alone, and looks for their
@@ -69,4 +69,4 @@ class Races:
         self.lost, self.in_a_row = max(1, self.lost), 0
 
     def grouped(self) -> None:
-        self.lost = self.left = self.in_a_row = 0
+        self.lost = self.long_ways_left = self.in_a_row = 0

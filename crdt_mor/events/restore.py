@@ -13,7 +13,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.migration import require_restorable
 from crdt_mor.hudi.adoption import adopt, foreign_completions
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.hudi.restore import Named, dropped_by_restores, named_in
+from crdt_mor.hudi.restore import HudiFiles, dropped_by_restores, hudi_files_in
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import plan_path, segment_path
@@ -119,7 +119,7 @@ def restore(
         segments = yield from _cut_segments(tail, completions, plan.to, contents, attempt, written)
         made = plan, tail
         buckets = publisher.projector.config.buckets
-        active = yield from named_in(publisher.projector.folder)
+        active = yield from hudi_files_in(publisher.projector.folder)
         return restored(tail, nonce, attempt, plan, path, completions, segments, author, buckets, active)
 
     while True:
@@ -136,13 +136,13 @@ def restore(
     return RestoreDone(value) if entry is None or made is None else RestoreDone(value, entry, *made)
 
 
-def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
+def files_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[HudiFiles]:
     """Return the files of dropped instants that are left in Hudi's timeline."""
-    named = yield from named_in(publisher.projector.folder)
+    hudi_files = yield from hudi_files_in(publisher.projector.folder)
     instants = {c.requested for c in (yield from all_completions(value))}
     instants |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
-    dropped = yield from dropped_by_restores(value, named, instants)
-    return {requested: named[requested] for requested in dropped}
+    dropped = yield from dropped_by_restores(value, hudi_files, instants)
+    return {requested: hudi_files[requested] for requested in dropped}
 
 
 def is_nothing(plan: RestorePlan, value: Timeline) -> bool:

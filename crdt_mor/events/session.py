@@ -41,7 +41,7 @@ class Session(Handle):
         store = open_store(uri, environment) if store is None else store
         if not is_bucket(store):
             return cls(store, environment, read_config(store, uri), expiry_ms, uri)
-        first = opening.look(store)
+        first = opening.first_look(store)
         session = cls(store, environment, config_in(store, first.properties, uri), expiry_ms, uri)
         session._first = first
         session.pace.meet(first)

@@ -25,7 +25,7 @@ from crdt_mor.hudi.adoption_pending import begun_files, pending_of_hudi
 from crdt_mor.hudi.archive import remove_in_order
 from crdt_mor.hudi.partitions import sweep_partitions
 from crdt_mor.hudi.projection import TablePublisher, ended_in, executed_twice, wide_completions
-from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
+from crdt_mor.hudi.restore import HudiFiles, drop, dropped_by_restores, hudi_files_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path, only_own
@@ -178,55 +178,57 @@ def _sweep_files(
 ) -> Steps[set[InstantTime]]:
     """Delete garbage data files, then the timeline files of their instants. Returns these instants."""
     files: list[Stat] = yield Walk()  # listed before Hudi's directory, which then names files written in between
-    named = yield from named_in(publisher.projector.folder)
+    hudi_files = yield from hudi_files_in(publisher.projector.folder)
     yield from find_tail(known_tail)  # raises if another table was created here since
     completions = yield from all_completions(known_tail)
-    alive = (
+    live_instants = (
         {p.requested for p in known_tail.pending}
         | {p.barrier for p in known_tail.plans}
         | {c.requested for c in completions}
     )
-    yield from _sweep_executed_twice(publisher, named, completions)
+    yield from _sweep_executed_twice(publisher, hudi_files, completions)
     yield from _sweep_overtaken(files, completions)
-    yield from _sweep_savepoints(publisher, known_tail, named)
-    yield from _sweep_dropped(publisher, known_tail, named, alive)
+    yield from _sweep_savepoints(publisher, known_tail, hudi_files)
+    yield from _sweep_dropped(publisher, known_tail, hudi_files, live_instants)
     if publisher.projector.config.ours:
         yield from sweep_partitions(files, known_tail.clock)
     # Hudi's savepoints may need files of dropped commits.
-    kept_until = known_tail.retention.dropped if any(name.action == SAVEPOINT for name in _names(named)) else EPOCH
-    yield from _sweep_archived(publisher, known_tail, named, completions)
-    executed = given_up & ended_in(_names(named))  # by Hudi, and adopted
+    kept_until = known_tail.retention.dropped if any(name.action == SAVEPOINT for name in _names(hudi_files)) else EPOCH
+    yield from _sweep_archived(publisher, known_tail, hudi_files, completions)
+    executed = given_up & ended_in(_names(hudi_files))  # by Hudi, and adopted
     given_up = given_up - executed
-    began = {instant for instant in named.keys() - alive if instant < known_tail.clock}
-    dead = (began & given_up) | (yield from _stale(publisher, named, began - given_up))
-    instants = Instants(alive, given_up | dead, set(named), kept_until, known_tail.clock)
-    rubbish = garbage([file.path for file in files], instants)
-    swept = dead | rubbish.keys()
-    undeleted = yield from _delete_files(rubbish)
+    began = {instant for instant in hudi_files.keys() - live_instants if instant < known_tail.clock}
+    dead = (began & given_up) | (yield from _stale(publisher, hudi_files, began - given_up))
+    instants = Instants(live_instants, given_up | dead, set(hudi_files), kept_until, known_tail.clock)
+    garbage_paths = garbage([file.path for file in files], instants)
+    swept = dead | garbage_paths.keys()
+    undeleted = yield from _delete_files(garbage_paths)
     # A plan's outputs go first. Without the plan, Hudi's readers would leave out commits after its barrier.
-    for instant in sorted(named.keys() & swept - undeleted):
-        for name in sorted(named[instant], key=when_put, reverse=True):
+    for instant in sorted(hudi_files.keys() & swept - undeleted):
+        for name in sorted(hudi_files[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
     return swept | executed
 
 
-def _names(named: Named) -> list[TimelineFileName]:
-    return [name for names in named.values() for name in names]
+def _names(hudi_files: HudiFiles) -> list[TimelineFileName]:
+    return [name for names in hudi_files.values() for name in names]
 
 
-def _stale(publisher: TablePublisher, named: Named, unknown: Collection[InstantTime]) -> Steps[set[InstantTime]]:
+def _stale(
+    publisher: TablePublisher, hudi_files: HudiFiles, unknown: Collection[InstantTime]
+) -> Steps[set[InstantTime]]:
     """Return the unknown instants that we began."""
     stale: set[InstantTime] = set()
-    for instant, names in named.items():
+    for instant, names in hudi_files.items():
         if instant in unknown and (yield from _is_stale(publisher, names)):
             stale.add(instant)
     return stale
 
 
-def _delete_files(rubbish: dict[InstantTime, list[str]]) -> Steps[set[InstantTime]]:
+def _delete_files(garbage_paths: dict[InstantTime, list[str]]) -> Steps[set[InstantTime]]:
     """Delete data files. Returns the instants of which some are left."""
     undeleted: set[InstantTime] = set()
-    for instant, paths in rubbish.items():
+    for instant, paths in garbage_paths.items():
         if not (yield from delete_for_good(paths)):
             undeleted.add(instant)
     return undeleted
@@ -235,7 +237,7 @@ def _delete_files(rubbish: dict[InstantTime, list[str]]) -> Steps[set[InstantTim
 def _sweep_archived(
     publisher: TablePublisher,
     known_tail: Timeline,
-    named: Named,
+    hudi_files: HudiFiles,
     completions: Sequence[Completion],
 ) -> Steps[None]:
     """Delete files of archived instants from Hudi's active timeline, left over or put by stalled helpers.
@@ -248,11 +250,11 @@ def _sweep_archived(
         yield from publisher.help_project(known_tail)
     committed = {c.requested for c in completions if c.requested <= known_tail.archive.watermark}
     stale = []
-    for instant in (instant for instant in sorted(named) if instant <= known_tail.archive.watermark):
+    for instant in (instant for instant in sorted(hudi_files) if instant <= known_tail.archive.watermark):
         if instant in committed:
-            stale += named[instant]
+            stale += hudi_files[instant]
             continue
-        names = [name for name in named[instant] if name.action != SAVEPOINT]
+        names = [name for name in hudi_files[instant] if name.action != SAVEPOINT]
         if (yield from _are_ours(publisher, names)):
             stale += names
     yield from remove_in_order(publisher.projector.folder, stale)
@@ -269,36 +271,38 @@ def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> S
         if data and bears_our_key(name, data, path):
             return True
         action = ACTIONS.get(name.action)
-        if data == b"" and len(names) == 1 and action is not None and name.state in action.ending:
+        if data == b"" and len(names) == 1 and action is not None and name.state in action.end_states:
             return True
     return False
 
 
-def _sweep_savepoints(publisher: TablePublisher, known_tail: Timeline, named: Named) -> Steps[None]:
-    told = {path for s in known_tail.savepoints for path in publisher.projector.savepoint_paths(s)}
-    for name in [name for name in _names(named) if name.action == SAVEPOINT]:
+def _sweep_savepoints(publisher: TablePublisher, known_tail: Timeline, hudi_files: HudiFiles) -> Steps[None]:
+    savepoint_paths = {path for s in known_tail.savepoints for path in publisher.projector.savepoint_paths(s)}
+    for name in [name for name in _names(hudi_files) if name.action == SAVEPOINT]:
         path = publisher.projector.path(name)
-        data = (yield Read(path)) if path not in told else None
+        data = (yield Read(path)) if path not in savepoint_paths else None
         saved = own_savepoint_time(data, path) if data else None
         if saved is not None and saved < known_tail.clock:
             yield Delete(path)
 
 
 def _sweep_dropped(
-    publisher: TablePublisher, known_tail: Timeline, named: Named, alive: Collection[InstantTime]
+    publisher: TablePublisher, known_tail: Timeline, hudi_files: HudiFiles, live_instants: Collection[InstantTime]
 ) -> Steps[None]:
-    left = yield from dropped_by_restores(known_tail, named, alive)
-    for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
-        if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
+    dropped_instants = yield from dropped_by_restores(known_tail, hudi_files, live_instants)
+    for dropped in sorted(dropped_instants.values(), key=lambda d: d.completed, reverse=True):
+        if not (yield from drop(dropped, publisher.projector.folder, hudi_files[dropped.requested])):
             return
-        del named[dropped.requested]
+        del hudi_files[dropped.requested]
 
 
-def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: Sequence[Completion]) -> Steps[None]:
+def _sweep_executed_twice(
+    publisher: TablePublisher, hudi_files: HudiFiles, completions: Sequence[Completion]
+) -> Steps[None]:
     """Delete Hudi's completed files of plans that we had completed, once Hudi's timeline contains ours."""
-    there = _names(named)
-    for own, hudis in executed_twice(completions, there):
-        if own in there:
+    names = _names(hudi_files)
+    for own, hudis in executed_twice(completions, names):
+        if own in names:
             yield Delete(publisher.projector.path(hudis))
 
 

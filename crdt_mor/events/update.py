@@ -51,14 +51,14 @@ def earlier(value: Timeline, requested: InstantTime, meets: Meets = anything_mee
 
 
 def commits_before(
-    begun: ValueOf, shown: Sequence[Completion], settled: Sequence[Completion], requested: InstantTime
+    begun: ValueOf, shown: Sequence[Completion], completed_since: Sequence[Completion], requested: InstantTime
 ) -> list[Completion]:
-    """Return the commits before an update: those shown at its begin, and the `settled` commits since.
+    """Return the commits before an update: those shown at its begin, and the `completed_since` commits since.
 
     Compactions since the begin are left out: they may contain later rows.
     """
     shown_instants = {completion.requested for completion in shown}
-    late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
+    late = [c for c in completed_since if c.version > begun.version and c.requested < requested and is_commit(c)]
     return [*shown, *(completion for completion in late if completion.requested not in shown_instants)]
 
 

@@ -20,10 +20,10 @@ from crdt_mor.events.handle import Handle
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption
-from crdt_mor.hudi.adoption import Foreign, foreign_completions
+from crdt_mor.hudi.adoption import HudiCompletions, foreign_completions
 from crdt_mor.hudi.adoption_instants import InstantCache
 from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
-from crdt_mor.hudi.projection import is_told
+from crdt_mor.hudi.projection import is_projected
 from crdt_mor.log.combining import Crowd
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
@@ -51,7 +51,7 @@ writers."""
 LOOK_BY_TURNS_MS: Final = 500
 """The longest pause for the turns of others. A statement of Hudi takes longer."""
 
-FOUND_OUT_BYTES: Final = 32 << 20
+RESOLUTIONS_BYTES: Final = 32 << 20
 """Memory for remembered facts about files: a bit per row for 250 million rows."""
 
 LOG_KEYS_BYTES: Final = 32 << 20
@@ -65,15 +65,15 @@ _SEGMENTS_AT_ONCE: Final = 16
 class HudiLook:
     """The last look at Hudi's timeline: its time and duration by this machine's clock, and its findings.
 
-    names: the number of files. has_foreign: Hudi has commits that no version contains. is_untold: the newest version
-    was not projected. begun_files: of pending instants; None before the first look.
+    names: the number of files. has_foreign: Hudi has commits that no version contains. is_unprojected: the newest
+    version was not projected. begun_files: of pending instants; None before the first look.
     """
 
     at_ms: int = 0
     took_ms: int = 0
     names: int = 0
     has_foreign: bool = False
-    is_untold: bool = False
+    is_unprojected: bool = False
     begun_files: Sequence[Stat] | None = None
 
     @property
@@ -92,7 +92,7 @@ class Views:
         self._has_helped = False
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
-        self.found_out: Bounded[Any] = Bounded(FOUND_OUT_BYTES)
+        self.resolutions: Bounded[Any] = Bounded(RESOLUTIONS_BYTES)
         self._has_looked_up = False
         self._log_keys: Bounded[Any] = Bounded(LOG_KEYS_BYTES)
 
@@ -126,7 +126,7 @@ class Views:
         takes_turns = not self._handle.config.ours or bool(self._handle.known_tail().file_ids.groups)
         if self._since_look_ms >= (LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms):
             self.with_hudi(self._handle.tail(), None)
-        if self._look.is_untold and not self._has_helped:  # its publisher may have died before projecting it
+        if self._look.is_unprojected and not self._has_helped:  # its publisher may have died before projecting it
             self._handle.run(self._handle.publisher.help_project(self._handle.known_tail()))
         self._has_helped = True
 
@@ -151,7 +151,7 @@ class Views:
         Looks at Hudi's directory at the start, on request, and once a minute. decided: leave out Hudi's commits with
         future times, see `is_decided`. handed_out: keep commits before these cuts.
         """
-        found = self._handle.found()
+        found = self._handle.take_opened_tail()
         tail = self._handle.tail() if found is None else found.tail
         if not (look or decided or self.has_foreign or self._since_look_ms > LOOK_EVERY_MS):
             return tail
@@ -173,11 +173,11 @@ class Views:
             return tail
         # The number stays, as a version must show the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
-        groups = live_groups((*foreign.known, *completions), self._handle.config.buckets)
+        groups = live_groups((*foreign.value_completions, *completions), self._handle.config.buckets)
         adopted = tail.adopt(tail.nonce, 0, completions, foreign.schema, groups)
         return replace(adopted, version=tail.version, clock=clock)
 
-    def _look_at_hudi(self, tail: Timeline, listed: Sequence[Stat] | None) -> Foreign:
+    def _look_at_hudi(self, tail: Timeline, listed: Sequence[Stat] | None) -> HudiCompletions:
         began_ms = self._handle.environment.now_ms()
         if listed is None:
             listed = self._handle.store.list(self._handle.publisher.projector.folder)
@@ -188,12 +188,12 @@ class Views:
             took_ms=abs(now_ms - began_ms),
             names=len(listed),
             has_foreign=bool(foreign.completions),
-            is_untold=not is_told(tail, listed),
+            is_unprojected=not is_projected(tail, listed),
             begun_files=begun_files(tail, listed),
         )
         return foreign
 
-    def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> Foreign:
+    def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> HudiCompletions:
         steps = foreign_completions(self._handle.publisher.projector, value, self._hudi_instants, listed)
         return self._handle.run(steps)
 
@@ -248,7 +248,7 @@ class Views:
             known_tail.version == 0 or moment <= known_tail.clock or moment < from_ms(self._handle.environment.now_ms())
         )
 
-    def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
+    def unadopted(self, value: Timeline, cut: Cut) -> list[Completion]:
         foreign = self._foreign_completions(value)
         missing = [completion for completion in foreign.completions if cut.shows(completion)]
         if missing:

@@ -73,15 +73,16 @@ class Action:
     """The files of an instant in Hudi's timeline.
 
     name: Hudi's word before completion. completed: Hudi's word after completion.
-    begun: files of the begin, in put order, with its record. ending: empty files put after the completed file.
+    begin_states: files of the begin, in put order, with its record.
+    end_states: empty files put after the completed file.
     extra: decodes the extra metadata, with our key, from (record bytes, path). completed_extra: of the completed file.
     encode_completed: encodes the completed file from (completion, Avro schema).
     """
 
     name: str
     completed: str
-    begun: tuple[TimelineState, ...] = ("requested",)
-    ending: tuple[TimelineState, ...] = ("inflight",)
+    begin_states: tuple[TimelineState, ...] = ("requested",)
+    end_states: tuple[TimelineState, ...] = ("inflight",)
     extra: Callable[[bytes, str], Mapping[str, str]]
     encode_completed: Callable[[Completion, str], bytes]
     completed_extra: Callable[[bytes, str], Mapping[str, str]] = commit_extra
@@ -94,7 +95,7 @@ class PlannedAction(Action, Generic[P]):
     operation: Hudi's operation type of the completed instant. operation_of: the value's, if different.
     decode: decodes a frozen plan from (bytes, path). encode_record: encodes Hudi's record of the plan.
     encode_outcome: encodes the completed file from (completion, plan); None: `encode_completed` does.
-    retention: the retention marks that the plan moves, or None. told_open: Hudi's timeline contains open plans.
+    retention: the retention marks that the plan moves, or None. shown_while_open: Hudi's timeline contains open plans.
     deletion: views before this time end with the plan, so commits for them may be dropped; or None.
     """
 
@@ -105,11 +106,11 @@ class PlannedAction(Action, Generic[P]):
     retention: Callable[[P], Retention | None] = lambda _: None
     operation_of: Callable[[P], str | None] = lambda _: None
     deletion: Callable[[P], InstantTime | None] = lambda _: None
-    told_open: bool = True
+    shown_while_open: bool = True
 
     def __post_init__(self) -> None:
-        assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
-        assert self.told_open or self.encode_outcome is not None, "its plan is read again when it is completed"
+        assert len(self.begin_states) == 1, "until a plan is completed its record is the only file of it"
+        assert self.shown_while_open or self.encode_outcome is not None, "its plan is read again when it is completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +132,8 @@ class SettledAction(Action, Generic[D]):
 WRITE = Action(
     name=DELTA_COMMIT,
     completed=DELTA_COMMIT,
-    begun=("requested", "inflight"),
-    ending=(),
+    begin_states=("requested", "inflight"),
+    end_states=(),
     extra=commit_extra,
     encode_completed=encode_completed_write,
 )
@@ -172,7 +173,7 @@ CLEAN = PlannedAction(
     decode=CleanPlan.decode,
     encode_record=encode_clean_record,
     encode_outcome=encode_completed_clean,
-    told_open=False,
+    shown_while_open=False,
     retention=lambda plan: plan.retention,
     deletion=lambda plan: plan.deletion,
 )
@@ -220,7 +221,7 @@ def _unknown(word: str) -> UnsupportedVersionError:
 def when_put(name: TimelineFileName) -> int:
     """Return a file's position in the put order of its instant."""
     action = ACTIONS.get(name.action)
-    pending = ("requested", "inflight") if action is None else (*action.begun, *action.ending)
+    pending = ("requested", "inflight") if action is None else (*action.begin_states, *action.end_states)
     return [*pending, "completed"].index(name.state)
 
 
@@ -233,7 +234,7 @@ def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
     action = next(ended, None) if name.state == "completed" else ACTIONS.get(name.action)
     if action is None or not data:
         return False
-    extra = action.extra if name.state in action.begun else action.completed_extra
+    extra = action.extra if name.state in action.begin_states else action.completed_extra
     try:
         return OWN_KEY in extra(data, path)
     except FormatError:  # we put files whole, so a damaged file is not ours

@@ -64,17 +64,20 @@ AHEAD_MAX_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """Hudi's completions, in order, and the schema joined with theirs. known: all completions of the value, if read."""
+class HudiCompletions:
+    """Hudi's completions, in order, and the schema joined with theirs.
+
+    value_completions: all completions of the value, if read.
+    """
 
     completions: tuple[Completion, ...]
     schema: str
-    known: tuple[Completion, ...] = ()
+    value_completions: tuple[Completion, ...] = ()
 
 
 def foreign_completions(
     projector: Projector, value: Timeline, cache: InstantCache | None = None, listed: Sequence[Stat] | None = None
-) -> Steps[Foreign]:
+) -> Steps[HudiCompletions]:
     """Return Hudi's completed instants. Raises if one lies below our base file. listed: Hudi's timeline, listed after
     `value`.
     """
@@ -86,15 +89,15 @@ def foreign_completions(
     fresh = yield from wide_completions(value)  # in a segment, but perhaps not projected yet
     candidates = _completed_names(names, (*value.completions, *fresh))
     if value.version > 0 and _are_those_of(value, candidates, value.standing - len(fresh)):
-        return Foreign((), value.schema)
+        return HudiCompletions((), value.schema)
     is_archived = yield from is_archived_by_others(projector, value)
-    known = _Known.of(value, (yield from all_completions(value)))
-    active, have_moved = yield from _active(projector, known, candidates, cache)
-    archived = (yield from _archived(projector, known, cache)) if is_archived or have_moved else {}
+    recorded = _ValueInstants.of(value, (yield from all_completions(value)))
+    active, have_moved = yield from _active(projector, recorded, candidates, cache)
+    archived = (yield from _archived(projector, recorded, cache)) if is_archived or have_moved else {}
     # Hudi archives an instant before removing it: the active one counts.
     instants = [*active.values(), *(instant for requested, instant in archived.items() if requested not in active)]
     yield from _require_own_timeline(value, instants)
-    return (yield from _checked(projector, known, instants))
+    return (yield from _checked(projector, recorded, instants))
 
 
 def _completed_names(listed: Sequence[Stat], carried: Iterable[Completion]) -> list[TimelineFileName]:
@@ -105,7 +108,7 @@ def _completed_names(listed: Sequence[Stat], carried: Iterable[Completion]) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ValueInstants:
     """The instants of a value. plans: barriers of plans that Hudi may have executed."""
 
     value: Timeline
@@ -116,7 +119,7 @@ class _Known:
     completed: Mapping[InstantTime, InstantTime]
 
     @classmethod
-    def of(cls, value: Timeline, completions: Sequence[Completion]) -> _Known:
+    def of(cls, value: Timeline, completions: Sequence[Completion]) -> _ValueInstants:
         barriers = {plan.barrier for plan in value.plans}
         requested = {p.requested for p in value.pending} | barriers | {c.requested for c in completions}
         return cls(
@@ -143,31 +146,31 @@ Instants = dict[InstantTime, HudiInstant]
 
 
 def _active(
-    projector: Projector, known: _Known, candidates: Sequence[TimelineFileName], cache: InstantCache
+    projector: Projector, recorded: _ValueInstants, candidates: Sequence[TimelineFileName], cache: InstantCache
 ) -> Steps[tuple[Instants, bool]]:
     """Return the adoptable instants of the active timeline, and True if a listed file has disappeared."""
     dropped = yield from dropped_by_restores(
-        known.value, {name.requested: [name] for name in candidates}, known.requested
+        recorded.value, {name.requested: [name] for name in candidates}, recorded.requested
     )
     found: Instants = {}
     have_moved = False
     for name in candidates:
-        if name.requested in dropped or known.is_completed(name):  # a dropped one is not removed yet
+        if name.requested in dropped or recorded.is_completed(name):  # a dropped one is not removed yet
             continue
         instant = yield from read_active(projector.path(name), name, cache)
         if instant is None:
             have_moved = True
-        elif known.is_adoptable(instant):
+        elif recorded.is_adoptable(instant):
             found[name.requested] = instant
     return found, have_moved
 
 
-def _archived(projector: Projector, known: _Known, cache: InstantCache) -> Steps[Instants]:
+def _archived(projector: Projector, recorded: _ValueInstants, cache: InstantCache) -> Steps[Instants]:
     """Return the adoptable instants of Hudi's archive."""
     found: Instants = {}
     for instant in (yield from read_archive(projector.archive, cache)):
         requested = instant.completion.requested
-        is_new = requested not in known.requested and requested > known.value.archive.watermark
+        is_new = requested not in recorded.requested and requested > recorded.value.archive.watermark
         if is_new and instant.completion.action != SAVEPOINT:
             found.setdefault(requested, instant)
     return found
@@ -182,14 +185,14 @@ def _require_own_timeline(value: Timeline, instants: Sequence[HudiInstant]) -> S
         )
 
 
-def _checked(projector: Projector, known: _Known, instants: Sequence[HudiInstant]) -> Steps[Foreign]:
+def _checked(projector: Projector, recorded: _ValueInstants, instants: Sequence[HudiInstant]) -> Steps[HudiCompletions]:
     """Return Hudi's instants. Raises if they, or commits of ours, would have no reader."""
-    foreign = _foreign(projector, known.value, instants)
-    executed = [c for c in foreign.completions if c.requested in known.plans]
-    refuse_below(bases_of((*known.completions, *executed)), foreign.completions)
-    yield from refuse_uncovering(projector.folder, known.completions, instants, known.plans)
-    _refuse_replaced(known.completions, foreign.completions)
-    return replace(foreign, known=known.completions)
+    foreign = _foreign(projector, recorded.value, instants)
+    executed = [c for c in foreign.completions if c.requested in recorded.plans]
+    refuse_below(bases_of((*recorded.completions, *executed)), foreign.completions)
+    yield from refuse_uncovering(projector.folder, recorded.completions, instants, recorded.plans)
+    _refuse_replaced(recorded.completions, foreign.completions)
+    return replace(foreign, value_completions=recorded.completions)
 
 
 def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
@@ -222,19 +225,19 @@ def require_own_history(projector: Projector, value: Timeline, refusal: str) -> 
         value = newest
 
 
-def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
+def adopt(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline]:
     """Adopt Hudi's instants, and cancel open plans that would hide them."""
     nonce = yield Nonce()
-    told: AdoptionEvent | None = None
+    adoption: AdoptionEvent | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        nonlocal told
-        event, told = yield from adopting(publisher.projector, tail, nonce, wall_ms)
+        nonlocal adoption
+        event, adoption = yield from adopting(publisher.projector, tail, nonce, wall_ms)
         return event
 
-    value = yield from publisher.publish(derive, known)
-    if told is not None:
-        publisher.tell(told)
+    value = yield from publisher.publish(derive, known_tail)
+    if adoption is not None:
+        publisher.tell(adoption)
         yield from remove_own_outputs(value)
     return value
 
@@ -248,7 +251,7 @@ def adopting(
     buckets = projector.config.buckets
     if not due and not may_be_led_to(tail.foreign_group, buckets):
         return None, None
-    known = foreign.known or (yield from all_completions(tail))
+    known = foreign.value_completions or (yield from all_completions(tail))
     groups = live_groups((*known, *due), buckets)
     if not due and groups == LiveGroups(tail.file_ids, tail.foreign_group):
         return None, None
@@ -379,7 +382,7 @@ def _is_completed(name: TimelineFileName) -> bool:
     return name.state == "completed" and name.action != SAVEPOINT
 
 
-def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInstant]) -> Foreign:
+def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInstant]) -> HudiCompletions:
     foreign = [instant for instant in instants if not instant.own]
     foreign.sort(key=lambda instant: instant.completion.completed)
     with_schema = [instant for instant in foreign if instant.schema]
@@ -398,7 +401,7 @@ def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInsta
         for text in dict.fromkeys(instant.schema for instant in with_schema):
             joined = joined.join(TableSchema.from_avro(text).with_fields_as_in(joined))
         schema = joined.to_json()
-    return Foreign(tuple(instant.completion for instant in foreign), schema)
+    return HudiCompletions(tuple(instant.completion for instant in foreign), schema)
 
 
 def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:

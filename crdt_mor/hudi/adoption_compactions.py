@@ -64,17 +64,17 @@ def refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[C
 
 
 def refuse_uncovering(
-    folder: str, known: Sequence[Completion], found: Sequence[HudiInstant], plans: Collection[InstantTime]
+    folder: str, completions: Sequence[Completion], hudi_instants: Sequence[HudiInstant], plans: Collection[InstantTime]
 ) -> Steps[None]:
     """Raise for a compaction of Hudi that misses an earlier commit of ours, or any commit if the plan was ours.
 
-    known: the value's completions. found: Hudi's instants. plans: barriers of our uncompleted plans.
+    completions: the value's completions. hudi_instants: Hudi's instants. plans: barriers of our uncompleted plans.
     """
-    compactions = [i for i in found if not i.own and i.completion.action == COMMIT]
-    if not compactions or all(c.adopted for c in known):
+    compactions = [i for i in hudi_instants if not i.own and i.completion.action == COMMIT]
+    if not compactions or all(c.adopted for c in completions):
         return
     written: dict[FileGroup, list[Written]] = {}
-    for commit in (*known, *(instant.completion for instant in found if not instant.own)):
+    for commit in (*completions, *(instant.completion for instant in hudi_instants if not instant.own)):
         for file in commit.files:
             written.setdefault(file.group, []).append((file, commit))
     for instant in compactions:

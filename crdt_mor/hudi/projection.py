@@ -90,7 +90,7 @@ class Projector:
     def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
         """Return the files of a pending instant, in put order."""
         row = action_named(action)
-        return self._paths(instant, row, (*row.begun, *row.ending))
+        return self._paths(instant, row, (*row.begin_states, *row.end_states))
 
     def _paths(self, instant: InstantTime, action: Action, states: Iterable[TimelineState]) -> list[str]:
         return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
@@ -107,11 +107,11 @@ class Projector:
                 files += self._begun(pending.requested, WRITE, pending_record)
         for plan in (plan for plan in value.plans if plan.version == value.version):
             action = planned_action(plan.action)
-            data = (yield from read_named(plan.path)) if action.told_open else None
+            data = (yield from read_named(plan.path)) if action.shown_while_open else None
             if data is not None:
                 files += self._begun(plan.barrier, action, partial(_record, action, data, plan.path))
         for savepoint in value.savepoints:
-            if savepoint.version == value.version and savepoint.told:
+            if savepoint.version == value.version and savepoint.is_in_hudi:
                 files += yield from self._saved(value, savepoint)
         for completion in (*value.completions, *(yield from wide_completions(value))):
             if completion.version == value.version and not completion.adopted:
@@ -157,7 +157,7 @@ class Projector:
             TimelineFileName(savepoint.marks, SAVEPOINT, "completed", savepoint.saved),
             TimelineFileName(savepoint.marks, SAVEPOINT, "inflight"),
         )
-        return [self.path(name) for name in names] if savepoint.told else []
+        return [self.path(name) for name in names] if savepoint.is_in_hudi else []
 
     def _saved(self, value: Timeline, savepoint: Savepoint) -> Steps[list[EventFile]]:
         """Return the files of a savepoint. If a segment was swept the version is old, and other processes have put the
@@ -200,7 +200,7 @@ class Projector:
         plan's files are durable.
         """
         durable = action is not WRITE
-        return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
+        return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begin_states)]
 
     def _ended(self, completion: Completion, schema: str) -> Steps[list[EventFile]]:
         """Return the files of a completion. The completed file comes first: Hudi's writers roll back or execute
@@ -214,7 +214,7 @@ class Projector:
             files += self._begun(completion.requested, action, partial(action.encode_record, completion))
         if completion.overwriting is not None:  # an overwrite is one event, too
             files += self._begun(completion.requested, action, overwrite_record)
-        files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
+        files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.end_states)]
         path = self.path(completed_name(completion))
         if isinstance(action, SettledAction):
             return (yield from self._settled(completion, action, files))
@@ -225,7 +225,7 @@ class Projector:
         if data is None:  # it is deleted only after all these files were put
             return []
         begun: list[EventFile] = []
-        if not action.told_open:
+        if not action.shown_while_open:
             begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
         return [EventFile(path, partial(_outcome, action, completion, data, plan)), *begun, *files]
 
@@ -275,7 +275,7 @@ def executed_twice(
     return [(own[name.requested], name) for name in ended if name != own.get(name.requested, name)]
 
 
-def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:
+def is_projected(value: Timeline, listed: Iterable[Stat]) -> bool:
     own = {str(completed_name(c)) for c in value.completions if c.version == value.version and not c.adopted}
     return not own or own <= {stat.path.rpartition("/")[2] for stat in listed}
 

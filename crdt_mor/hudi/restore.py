@@ -27,7 +27,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.restore import DroppedCommit, RestorePlan
 from crdt_mor.store.protocol import Stat
 
-Named = dict[InstantTime, list[TimelineFileName]]
+HudiFiles = dict[InstantTime, list[TimelineFileName]]
 """Files in Hudi's timeline, by requested time."""
 
 
@@ -45,7 +45,7 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
     if data is None:
         return  # the table was replaced
     plan = RestorePlan.decode(data, restore.path)
-    named = yield from named_in(folder)
+    named = yield from hudi_files_in(folder)
     if named.keys().isdisjoint(d.requested for d in plan.dropped):
         return
     for dropped in plan.dropped:
@@ -63,9 +63,9 @@ def delete_older_versions(value: Timeline) -> Steps[None]:
             return
 
 
-def named_in(folder: str) -> Steps[Named]:
+def hudi_files_in(folder: str) -> Steps[HudiFiles]:
     listed: list[Stat] = yield List(folder)
-    found: Named = {}
+    found: HudiFiles = {}
     for stat in listed:
         name = timeline_file_name(stat.path)
         if name is not None:
@@ -103,7 +103,7 @@ def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> 
 
 
 def dropped_by_restores(
-    value: Timeline, named: Named, known: Collection[InstantTime]
+    value: Timeline, hudi_files: HudiFiles, known_instants: Collection[InstantTime]
 ) -> Steps[dict[InstantTime, DroppedCommit]]:
     """Return the instants that restores dropped and somebody left in Hudi's timeline.
 
@@ -113,8 +113,8 @@ def dropped_by_restores(
     for restore in value.restores:
         suspects = {
             requested
-            for requested, names in named.items()
-            if requested not in known
+            for requested, names in hudi_files.items()
+            if requested not in known_instants
             and requested < restore.at
             and any(name.completed is None or restore.to < name.completed < restore.at for name in names)
         }

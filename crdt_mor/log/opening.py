@@ -42,11 +42,11 @@ class FoundTail:
     hudi: Sequence[Stat]
 
 
-def look(store: Bucket) -> FirstLook:
+def first_look(store: Bucket) -> FirstLook:
     return FirstLook(*_at_once(lambda: properties_in(store), lambda: versions_in(store), lambda: store.list(POSTS)))
 
 
-def find(store: Bucket, first: FirstLook, hudi: str) -> FoundTail | None:
+def find_opened_tail(store: Bucket, first: FirstLook, hudi: str) -> FoundTail | None:
     """Make the other round trips; None if somebody may have published meanwhile. hudi: the timeline folder."""
     if not first.versions:
         return None

@@ -48,7 +48,7 @@ class Savepoint:
     author: Author | None = None
 
     @property
-    def told(self) -> bool:
+    def is_in_hudi(self) -> bool:
         """True if Hudi's readers know the savepoint."""
         return self.marks != EPOCH
 

@@ -11,32 +11,32 @@ from crdt_mor.model.names import bucket_of_file_id, data_file_name, is_own_token
 
 @dataclass(frozen=True, slots=True)
 class Instants:
-    """The instants that a sweep knows. The listing is older than `named`.
+    """The instants that a sweep knows. The listing is older than `in_hudi`.
 
     Args:
-        alive: committed, pending or planned.
+        live: committed, pending or planned.
         dead: given up, or unknown ones that we began.
-        named: in Hudi's active timeline.
-        after: Hudi's savepoints may need older files.
-        before: newer ones may be alive.
+        in_hudi: in Hudi's active timeline.
+        kept_until: Hudi's savepoints may need older files.
+        clock: newer ones may be alive.
     """
 
-    alive: Collection[InstantTime]
+    live: Collection[InstantTime]
     dead: Collection[InstantTime]
-    named: Collection[InstantTime]
-    after: InstantTime
-    before: InstantTime
+    in_hudi: Collection[InstantTime]
+    kept_until: InstantTime
+    clock: InstantTime
 
 
 def garbage(paths: Iterable[str], instants: Instants) -> dict[InstantTime, list[str]]:
     """Return the data files of dead instants, and of unknown ones with our file names."""
-    found: dict[InstantTime, list[str]] = {}
+    garbage_paths: dict[InstantTime, list[str]] = {}
     for path in paths:
         name = data_file_name(path)
-        if name is None or name.instant in instants.alive or not instants.after < name.instant < instants.before:
+        if name is None or name.instant in instants.live or not instants.kept_until < name.instant < instants.clock:
             continue
         is_ours = is_own_token(name.token) and bucket_of_file_id(name.file_id) is not None
-        is_orphan = is_ours and name.instant not in instants.named
-        if name.instant in instants.dead or name.instant in found or is_orphan:
-            found.setdefault(name.instant, []).append(path)
-    return found
+        is_orphan = is_ours and name.instant not in instants.in_hudi
+        if name.instant in instants.dead or name.instant in garbage_paths or is_orphan:
+            garbage_paths.setdefault(name.instant, []).append(path)
+    return garbage_paths

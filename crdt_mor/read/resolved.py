@@ -32,11 +32,11 @@ class Resolved:
     """The known resolutions of one table's slices.
 
     Attributes:
-        kept: the process's cache.
+        cache: the process's cache.
         hints: the table's store, if its hints are trusted.
     """
 
-    kept: Bounded[Resolution]
+    cache: Bounded[Resolution]
     config: TableConfig
     merging: Merging
     hints: Store | None
@@ -44,11 +44,11 @@ class Resolved:
     def of(self, slice_: FileSlice) -> Resolution | None:
         if not (slice_.logs and slice_.base):
             return None
-        return self.kept.get(self._key(slice_)) or (None if self.hints is None else self._hinted(slice_, self.hints))
+        return self.cache.get(self._key(slice_)) or (None if self.hints is None else self._hinted(slice_, self.hints))
 
     def note(self, slice_: FileSlice, resolution: Resolution | None) -> None:
         if resolution is not None and self._is_fixed(slice_):
-            self.kept.keep(self._key(slice_), resolution)
+            self.cache.keep(self._key(slice_), resolution)
 
     def hint_path(self, slice_: FileSlice) -> str | None:
         """Return the path of a slice's hint; None for small slices and for rules without a bit per row."""

@@ -19,7 +19,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
-from crdt_mor.events.views import FOUND_OUT_BYTES
+from crdt_mor.events.views import RESOLUTIONS_BYTES
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
@@ -57,7 +57,7 @@ class Snapshot:
         part: True if slices are missing, in a process without the rest of the timeline.
         at_hand: uncommitted log files of a block, in memory, by path.
         called: names of the columns; None for the value's names.
-        found_out: receives the merges' resolutions, instead of the session's cache and the hints.
+        resolutions: receives the merges' resolutions, instead of the session's cache and the hints.
     """
 
     session: Session
@@ -68,7 +68,7 @@ class Snapshot:
     part: bool = False
     at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     called: Names | None = None
-    found_out: Bounded[Resolution] | None = field(default=None, compare=False)
+    resolutions: Bounded[Resolution] | None = field(default=None, compare=False)
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -127,7 +127,7 @@ class Snapshot:
                 "this scan contains uncommitted rows of its block, so no checkpoint can name it: "
                 f"scan again after the block. statements_of={self.cut.time}"
             )
-        missing = [] if self.part else self.session.views.unseen(self.value, self.cut)
+        missing = [] if self.part else self.session.views.unadopted(self.value, self.cut)
         if missing:
             raise SnapshotExpiredError(
                 "Hudi committed to this table before the scan's moment, and the commit was found only now: "
@@ -234,18 +234,18 @@ class Snapshot:
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
-    def finding_out(self) -> Snapshot:
+    def collecting_resolutions(self) -> Snapshot:
         """Return this snapshot without known resolutions; its merges store them."""
-        return replace(self, found_out=Bounded(FOUND_OUT_BYTES))
+        return replace(self, resolutions=Bounded(RESOLUTIONS_BYTES))
 
     @property
     def resolved(self) -> Resolved:
         """The known resolutions of its slices; none if some logs are only in memory."""
-        session, found_out = self.session, Bounded(0) if self.at_hand else self.found_out
+        session, resolutions = self.session, Bounded(0) if self.at_hand else self.resolutions
         merging = merging_of(session.config, self.value.schema)
-        if found_out is None:
-            return Resolved(session.views.found_out, session.config, merging, session.store)
-        return Resolved(found_out, session.config, merging, None)
+        if resolutions is None:
+            return Resolved(session.views.resolutions, session.config, merging, session.store)
+        return Resolved(resolutions, session.config, merging, None)
 
     def prefetch(self) -> None:
         store = self.session.store

@@ -9,7 +9,7 @@ from crdt_mor.events import sweep
 from crdt_mor.events.archive import archive_once, prefix_of
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.hudi.restore import named_in
+from crdt_mor.hudi.restore import hudi_files_in
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import Steps
@@ -77,8 +77,8 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
 
 
 def _count_left(publisher: TablePublisher, tail: Timeline) -> Steps[int]:
-    named = yield from named_in(publisher.projector.folder)
-    return sum(len(names) for requested, names in named.items() if requested <= tail.archive.watermark)
+    hudi_files = yield from hudi_files_in(publisher.projector.folder)
+    return sum(len(names) for requested, names in hudi_files.items() if requested <= tail.archive.watermark)
 
 
 def _ready(publisher: TablePublisher, tail: Timeline, keep: int) -> Steps[int]:

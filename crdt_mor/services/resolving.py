@@ -55,19 +55,19 @@ class Hints:
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._store = session.store
-        self._snapshot = Snapshot.seal(session, session.known_tail()).finding_out()
+        self._snapshot = Snapshot.seal(session, session.known_tail()).collecting_resolutions()
         self._resolved = self._snapshot.resolved
         paths = ((self._resolved.hint_path(slice_), slice_) for slice_ in self._snapshot.slices)
-        wanted = {path: slice_ for path, slice_ in paths if path is not None}
-        there = {stat.path: stat for stat in only_own(self._store.list(RESOLVED))} if wanted else {}
-        lacking = ((path, slice_) for path, slice_ in wanted.items() if path not in there)
+        hinted = {path: slice_ for path, slice_ in paths if path is not None}
+        existing = {stat.path: stat for stat in only_own(self._store.list(RESOLVED))} if hinted else {}
+        lacking = ((path, slice_) for path, slice_ in hinted.items() if path not in existing)
         self.missing = {path: slice_ for path, slice_ in lacking if abs(now_ms - _written_ms(slice_)) > QUIET_MS}
-        others = (stat for path, stat in there.items() if path not in wanted)
+        others = (stat for path, stat in existing.items() if path not in hinted)
         self.superseded = [stat for stat in others if abs(now_ms - stat.modified_ms) > KEPT_MS]
 
     def put(self, path: str, slice_: FileSlice) -> int:
         """Compute and put a hint. Not durable: a lost hint is computed again."""
-        known = found_out(self._snapshot, slice_)
+        known = resolve_slice(self._snapshot, slice_)
         hint = NOTHING if known is None else to_bytes(known, self._resolved.name(slice_))
         self._store.put(path, hint, durable=False)
         return len(hint)
@@ -77,7 +77,7 @@ def _written_ms(slice_: FileSlice) -> int:
     return max(to_ms(log.name.instant) for log in slice_.logs)
 
 
-def found_out(snapshot: Snapshot, slice_: FileSlice) -> Resolution | None:
+def resolve_slice(snapshot: Snapshot, slice_: FileSlice) -> Resolution | None:
     """Merge the keys of a slice and return its visible rows; None if a bit per row is not enough."""
     alone = replace(snapshot, slices=(slice_,))
     for _ in alone.frames([snapshot.resolved.merging.columns.merge_key], None):

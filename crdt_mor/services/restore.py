@@ -132,7 +132,7 @@ def restore(session: Session, to: Point) -> Restored:
     )
     session.remember(done.value)
     if done.restore is None or done.plan is None or done.before is None:
-        if session.run(restoring.left_of_dropped(session.publisher, done.value)):
+        if session.run(restoring.files_of_dropped(session.publisher, done.value)):
             session.remember(session.run(sweep.sweep(session.publisher, done.value)))
         _require_carried_out(session)
         return Restored(target(done.value), name)
@@ -144,7 +144,7 @@ def restore(session: Session, to: Point) -> Restored:
 
 
 def _require_carried_out(session: Session) -> None:
-    left = session.run(restoring.left_of_dropped(session.publisher, session.known_tail()))
+    left = session.run(restoring.files_of_dropped(session.publisher, session.known_tail()))
     if left:
         instants = tuple(sorted(left))
         first = session.publisher.projector.path(left[instants[0]][0])

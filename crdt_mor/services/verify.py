@@ -311,7 +311,7 @@ class _Run:
         return pl.concat(read.places)
 
     def _ask_rows(self, slice_: FileSlice) -> _Rows:
-        snapshot, config = self.view.snapshot.finding_out(), self.session.config
+        snapshot, config = self.view.snapshot.collecting_resolutions(), self.session.config
         schema = self.view.merging.columns.schema
         kept = [name for name in key_columns(config) if name in schema]
         faults = Faults(slice_.files[0].path, slice_.group)

@@ -151,7 +151,7 @@ def _ask_record(
     action = action_ending_as(completion.action)
     if action is WRITE:
         return None
-    path = session.publisher.projector.path(TimelineFileName(completion.requested, action.name, action.begun[0]))
+    path = session.publisher.projector.path(TimelineFileName(completion.requested, action.name, action.begin_states[0]))
     data = _read(session, path, named, told)
     if data is None:
         return None
@@ -173,9 +173,9 @@ def _hold(told: Told, path: str, instant: InstantTime, fault: Callable[[], str |
 def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
     for plan in value.plans:
         action = planned_action(plan.action)
-        if not action.told_open:
+        if not action.shown_while_open:
             continue
-        path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begun[0]))
+        path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begin_states[0]))
         frozen = session.store.read(plan.path)
         gone = f"Hudi is not told of an open plan: its file is missing. instant={plan.barrier}"
         data = _file_of(session, plan.version, value, path, gone, named, told)
@@ -196,7 +196,7 @@ def _ask_savepoints(
     Hudi deletes a savepoint with its inflight file. It may delete ours and make its own there.
     """
     for savepoint in value.savepoints:
-        if not savepoint.told:
+        if not savepoint.is_in_hudi:
             continue
         path, inflight = session.publisher.projector.savepoint_paths(savepoint)
         if path not in named and savepoint.version < value.version:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
 from crdt_mor.errors import RestoreUnfinishedError, UnsupportedFeatureError
-from crdt_mor.events.restore import left_of_dropped
+from crdt_mor.events.restore import files_of_dropped
 from crdt_mor.events.session import Session
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
@@ -200,7 +200,7 @@ class StallingHistory(UpkeepHistory):
         except (SnapshotExpiredError, UnsupportedFeatureError, InvalidInputError):
             return
         else:
-            left = session.run(left_of_dropped(session.publisher, session.tail()))
+            left = session.run(files_of_dropped(session.publisher, session.tail()))
             assert not left, f"a restore does not say that it is unfinished\n{self.story}"
         assert ours(self.table) == rows, self.story
         # What could not be removed are logs to Hudi's readers, which refuse them where the mode is CUSTOM.

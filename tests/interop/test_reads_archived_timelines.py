@@ -21,7 +21,7 @@ from crdt_mor import Table
 from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.ground.clock import SystemEnvironment
-from crdt_mor.hudi.adoption import Foreign, foreign_completions
+from crdt_mor.hudi.adoption import HudiCompletions, foreign_completions
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log.steps import perform
 from crdt_mor.model.instant import InstantTime
@@ -167,7 +167,7 @@ def completions(root: Path) -> tuple[Completion, ...]:
     return look(root).completions
 
 
-def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Foreign:
+def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> HudiCompletions:
     """What is adopted, if `meanwhile` happens before each operation."""
     environment = SystemEnvironment()
     store = open_store(root, environment)
@@ -178,7 +178,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Fo
         try:
             step = steps.send(reply)
         except StopIteration as end:
-            found: Foreign = end.value
+            found: HudiCompletions = end.value
             return found
         meanwhile(step)
         reply = perform(step, store, environment)
@@ -198,7 +198,7 @@ def test_hudi_may_archive_at_any_moment_of_a_look(root: Path, at: int) -> None:
             roll_up(root)
         count += 1
 
-    assert look(root, meanwhile) == Foreign(expected, look(root).schema)
+    assert look(root, meanwhile) == HudiCompletions(expected, look(root).schema)
 
 
 def test_files_that_are_missing_for_good_are_an_error(root: Path) -> None:

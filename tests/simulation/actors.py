@@ -207,7 +207,7 @@ def planned_world(
     plan = freeze(GENESIS)
     value = GENESIS.schedule("planned", 0, action.name, plan_path(plan.barrier, nonce_in_hex("first")))
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
-    paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begun)]
+    paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begin_states)]
     return objects | ({path: action.encode_record(plan) for path in paths} if projected else {}), value
 
 

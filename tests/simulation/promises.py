@@ -92,8 +92,8 @@ def check_store(objects: dict[str, Any]) -> None:
         paths = PROJECTOR.pending_paths(completion.requested, action.name)
         grown = completion.operation == "ALTER_SCHEMA"
         at_once = grown or completion.overwriting is not None or isinstance(action, MomentaryAction)
-        told_late = at_once or (isinstance(action, PlannedAction) and not action.told_open)
-        begun = paths[: 0 if told_late else len(action.begun)]
+        told_late = at_once or (isinstance(action, PlannedAction) and not action.shown_while_open)
+        begun = paths[: 0 if told_late else len(action.begin_states)]
         told = completed_path(completion) in objects and completion.version < tail.version
         for path in paths if told else begun:  # of the newest version, the others come after the completed file
             if path not in objects:

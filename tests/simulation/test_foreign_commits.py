@@ -69,7 +69,7 @@ def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None
     def careless(views: Views, value: Timeline, cut: Cut) -> list[Completion]:
         return []
 
-    patch.setattr(Views, "unseen", careless)
+    patch.setattr(Views, "unadopted", careless)
 
 
 @pytest.mark.costly

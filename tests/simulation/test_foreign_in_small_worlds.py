@@ -27,7 +27,7 @@ from crdt_mor.events import sweep, write
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.hudi.adoption import Foreign
+from crdt_mor.hudi.adoption import HudiCompletions
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import publish
 from crdt_mor.log.paths import plan_path, version_path
@@ -315,7 +315,7 @@ def a_commit_that_was_adopted_is_adopted_again(patch: pytest.MonkeyPatch) -> Non
     """What was found is not looked for again where the race for the next version is lost."""
     foreign = adoption.foreign_completions
 
-    def stale(projector: Projector, value: Timeline) -> Steps[Foreign]:
+    def stale(projector: Projector, value: Timeline) -> Steps[HudiCompletions]:
         return (yield from foreign(projector, replace(value, completions=(), segments=())))
 
     patch.setattr(adoption, "foreign_completions", stale)

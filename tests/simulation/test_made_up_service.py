@@ -83,8 +83,8 @@ def encode_completed(completion: Completion, avro_schema: str) -> bytes:
 TALLY = PlannedAction(
     name="tally",
     completed="tally",
-    begun=("inflight",),
-    ending=(),
+    begin_states=("inflight",),
+    end_states=(),
     extra=extra,
     encode_completed=encode_completed,
     operation="COUNT",
@@ -276,7 +276,7 @@ def test_a_release_without_the_row_asks_to_be_upgraded(table: Table, monkeypatch
 
 def test_a_plan_with_two_files_before_it_is_completed_has_no_row() -> None:
     with pytest.raises(AssertionError, match="only file"):
-        replace(TALLY, begun=("requested", "inflight"))
+        replace(TALLY, begin_states=("requested", "inflight"))
 
 
 def test_a_new_action_needs_a_new_format(monkeypatch: pytest.MonkeyPatch) -> None:

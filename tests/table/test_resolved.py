@@ -95,7 +95,7 @@ def test_a_merge_of_payloads_is_done_each_time(make: Make, merges: list[int]) ->
     table = make(buckets=2, merge={"n": Counter()})
     written(table, random.Random(3))
     assert answers(table) == answers(table)
-    assert not session_of(table).views.found_out
+    assert not session_of(table).views.resolutions
 
 
 @pytest.mark.slow
@@ -103,10 +103,10 @@ def test_what_is_forgotten_is_found_out_again(make: Make, merges: list[int]) -> 
     table = make(buckets=7)
     written(table, random.Random(4))
     first, views = answers(table), session_of(table).views
-    assert len(views.found_out) == 7
-    views.found_out = Bounded(3 * ENTRY_BYTES + 100)
+    assert len(views.resolutions) == 7
+    views.resolutions = Bounded(3 * ENTRY_BYTES + 100)
     assert answers(table) == first == answers(table)
-    assert len(views.found_out) == 3
+    assert len(views.resolutions) == 3
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 64])

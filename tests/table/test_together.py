@@ -65,7 +65,7 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
 ) -> None:
     table = make(buckets=5, partition_by="region" if layout == "partitions" else (), **MERGES[merge])
     commits, asked = written(table, random.Random(seed)), questions(merge, layout, seed)
-    session_of(table).views.found_out = Bounded(0)  # so that each scan merges
+    session_of(table).views.resolutions = Bounded(0)  # so that each scan merges
     at_once: dict[str, int] = {}
 
     def count(name: str, work: Any) -> None:
