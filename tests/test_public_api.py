@@ -152,7 +152,7 @@ MEMBERS = {
     "to_reader unopened version",
 }
 FIELDS = {
-    "Finding": ["check", "path", "partition", "file_group", "rows", "said", "means", "advice"],
+    "Finding": ["check", "path", "partition", "file_group", "rows", "description", "means", "advice"],
     "Verification": [
         "version",
         "rows",

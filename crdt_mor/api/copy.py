@@ -50,5 +50,6 @@ def _require_sound(session: Session, target: Store, address: str) -> None:
         first = found.findings[0]
         raise FormatError(
             "the copy is complete but damaged: check with crdt-mor verify whether the table has the same damage. "
-            f"path={address} findings={len(found.findings)} check={first.check!r} file={first.path} said={first.said}"
+            f"path={address} findings={len(found.findings)} check={first.check!r} file={first.path} "
+            f"description={first.description}"
         )

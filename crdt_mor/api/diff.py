@@ -110,7 +110,7 @@ def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
     return Snapshot.seal(session, *value_at(session, as_of, name, look=True))
 
 
-class _Found:
+class _KeySample:
     def __init__(self) -> None:
         self.count = 0
         self.keys: list[Key] = []
@@ -136,7 +136,7 @@ class _Comparison:
         self._values = [name for name in common if name not in self._key]
         self._types = _common_types(self._sides, [*self._key, *self._values])
         self._modulus = _modulus(configs[0], configs[1], self._sides)
-        self._found = {kind: _Found() for kind in ("here", "there", "changed")}
+        self._samples = {kind: _KeySample() for kind in ("here", "there", "changed")}
         self._rows = [0, 0]
         self._same = 0
 
@@ -145,9 +145,9 @@ class _Comparison:
 
     def run(self) -> Differences:
         for slices in self._classes():
-            self._compare(self._unlike(slices))
+            self._compare(self._differing(slices))
         one, two = self._sides
-        here, there, changed = self._found.values()
+        here, there, changed = self._samples.values()
         return Differences(
             version=one.value.version,
             other_version=two.value.version,
@@ -175,7 +175,7 @@ class _Comparison:
                 parts.setdefault(bucket % self._modulus, [[], []])[number].append(slice_)
         return (parts[residue] for residue in sorted(parts))
 
-    def _unlike(self, slices: Sequence[Sequence[FileSlice]]) -> list[list[FileSlice]]:
+    def _differing(self, slices: Sequence[Sequence[FileSlice]]) -> list[list[FileSlice]]:
         """Return the file slices with different bytes. Only for the same table in two places."""
         one, two = (side.value for side in self._sides)
         if one.table_id is None or (one.table_id, one.schema, one.alterations) != (
@@ -227,26 +227,30 @@ class _Comparison:
 
     def _compare_single(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
         key = list(self._key)
-        self._found["here"].add(here.join(there, on=key, how="anti", nulls_equal=True).select(key))
-        self._found["there"].add(there.join(here, on=key, how="anti", nulls_equal=True).select(key))
+        self._samples["here"].add(here.join(there, on=key, how="anti", nulls_equal=True).select(key))
+        self._samples["there"].add(there.join(here, on=key, how="anti", nulls_equal=True).select(key))
         both = here.join(there, on=key, how="inner", nulls_equal=True, suffix=_NUMBER)
         unlike = [pl.col(name).ne_missing(pl.col(name + _NUMBER)) for name in self._values]
         if unlike:
-            self._found["changed"].add(both.filter(pl.any_horizontal(unlike)).select(key))
+            self._samples["changed"].add(both.filter(pl.any_horizontal(unlike)).select(key))
 
     def _compare_several(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
         counts = [_by_key(of, len(self._key)) for of in (here, there)]
-        left: dict[str, list[Key]] = {kind: [] for kind in self._found}
+        unmatched: dict[str, list[Key]] = {kind: [] for kind in self._samples}
         for key in counts[0] | counts[1]:
             rows = [count.get(key, (key, Counter()))[1] for count in counts]
-            ours, theirs = (rows[0] - rows[1]).total(), (rows[1] - rows[0]).total()
+            only_here, only_there = (rows[0] - rows[1]).total(), (rows[1] - rows[0]).total()
             values = (counts[0].get(key) or counts[1][key])[0]
-            many = {"here": max(0, ours - theirs), "there": max(0, theirs - ours), "changed": min(ours, theirs)}
+            many = {
+                "here": max(0, only_here - only_there),
+                "there": max(0, only_there - only_here),
+                "changed": min(only_here, only_there),
+            }
             for kind, number in many.items():
-                left[kind] += [values] * number
+                unmatched[kind] += [values] * number
         schema = {name: self._types[name] for name in self._key}
-        for kind, keys in left.items():
-            self._found[kind].add(pl.DataFrame(keys, schema=schema, orient="row"))
+        for kind, keys in unmatched.items():
+            self._samples[kind].add(pl.DataFrame(keys, schema=schema, orient="row"))
 
 
 def _by_key(rows: pl.DataFrame, fields: int) -> dict[Hashable, tuple[Key, Counter[str]]]:

@@ -44,13 +44,13 @@ class Checkup:
     Attributes:
         check: name of the check.
         state: `fine`; `note` for useful information; `wrong` if a table is unsafe or unusable until repaired.
-        said: the result.
+        result: the result.
         advice: the repair, or "".
     """
 
     check: str
     state: Literal["fine", "note", "wrong"]
-    said: str
+    result: str
     advice: str = ""
 
 
@@ -105,7 +105,7 @@ def _extras() -> Iterator[Checkup]:
         if missing:
             yield Checkup(f"extra {extra}", "note", f"not installed: {', '.join(missing)}", f"{install}, to use it")
         else:
-            yield Checkup(f"extra {extra}", "fine", ", ".join(f"{p.check} {p.said}" for p in packages))
+            yield Checkup(f"extra {extra}", "fine", ", ".join(f"{p.check} {p.result}" for p in packages))
         if extra == "spark" and not missing:
             yield _java()
 

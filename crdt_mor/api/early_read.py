@@ -21,19 +21,19 @@ class EarlyRead:
     """Rows of the commits that had ended at the begin of an update, with their record keys."""
 
     view: Snapshot
-    asked: Wait | Read
+    request: Wait | Read
     rows: pa.Table
 
     @classmethod
-    def of(cls, view: Snapshot, asked: Wait | Read) -> EarlyRead | None:
+    def of(cls, view: Snapshot, request: Wait | Read) -> EarlyRead | None:
         """Return the read; None if it fails, because the final view may have rows and columns for which it does not."""
         with suppress(CrdtMorError):
-            return cls(view, asked, _with_keys(view, asked).to_arrow())
+            return cls(view, request, _with_keys(view, request).to_arrow())
         return None
 
-    def settled(self, view: Snapshot, asked: Read) -> pa.Table | None:
+    def final_rows(self, view: Snapshot, request: Read) -> pa.Table | None:
         """Return the matching rows of the final view; None if they must be read anew."""
-        if self.asked.columns != asked.columns or self.asked.filter is not asked.filter:
+        if self.request.columns != request.columns or self.request.filter is not request.filter:
             return None
         keys = ended_keys(self.view, view)
         if keys is None:
@@ -42,11 +42,11 @@ class EarlyRead:
         if keys:
             ended = pl.Series(keys, dtype=pl.String)
             is_kept = ~pl.Series(pl.from_arrow(rows[RECORD_KEY])).is_in(ended.implode())
-            again = _with_keys(view, asked).narrowed(filter=pl.col(RECORD_KEY).is_in(ended.implode()))
+            again = _with_keys(view, request).narrowed(filter=pl.col(RECORD_KEY).is_in(ended.implode()))
             rows = pa.concat_tables([rows.filter(is_kept.to_arrow()), again.to_arrow()])
         return rows.drop_columns([RECORD_KEY])
 
 
-def _with_keys(view: Snapshot, asked: Wait | Read) -> Scan:
-    names = view.shown.declared.names if asked.columns is None else asked.columns
-    return Scan(view, [RECORD_KEY, *names], asked.filter, meta=True)
+def _with_keys(view: Snapshot, request: Wait | Read) -> Scan:
+    names = view.shown.declared.names if request.columns is None else request.columns
+    return Scan(view, [RECORD_KEY, *names], request.filter, meta=True)

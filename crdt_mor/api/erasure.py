@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.erasure_columns import Sought, erase_values, require_erasable
+from crdt_mor.api.erasure_columns import KeysToErase, erase_values, require_erasable
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
@@ -116,15 +116,15 @@ def erase(
     shown = None
     if columns is not None:
         shown = require_erasable(shown_config(session.config, seen), seen.outward(schema), columns)
-    sought = _sought(session, data, keys, where)
+    keys_of = _keys_to_erase(session, data, keys, where)
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
     with steps.unfinished_by_the_store(session) as deleted:
         if shown is None:
-            rows, versions = _erase_rows(session, sought, patience, deleted)
+            rows, versions = _erase_rows(session, keys_of, patience, deleted)
         else:
             names = [seen.one(name, schema) for name in shown]
-            nulled = _in_spite_of_others(partial(erase_values, session, sought, names, patience))
+            nulled = _in_spite_of_others(partial(erase_values, session, keys_of, names, patience))
             rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
             deleted.is_made = nulled is not None
         erasures = steps.open_erasures(session)
@@ -134,13 +134,13 @@ def erase(
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
 
 
-def _erase_rows(session: Session, sought: Sought, patience: steps.Patience, deleted: Decision) -> tuple[int, list[int]]:
+def _erase_rows(session: Session, keys_of: KeysToErase, patience: steps.Patience, deleted: Decision) -> tuple[int, list[int]]:
     """Delete the rows, including rows of older writes. Return the live rows' number and the versions."""
     rows = 0
     versions: list[int] = []
     began: InstantTime | None = None
     for _ in range(2):  # the second delete erases rows that older writes have brought by their end
-        requested, commit, older = _in_spite_of_others(partial(_delete, session, sought, began))
+        requested, commit, older = _in_spite_of_others(partial(_delete, session, keys_of, began))
         if commit is not None:
             rows += commit.live
             versions.append(commit.version)
@@ -167,20 +167,22 @@ def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
     return delete()
 
 
-def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None, bool]:
+def _delete(
+    session: Session, keys_of: KeysToErase, began: InstantTime | None
+) -> tuple[InstantTime, _Deleted | None, bool]:
     """Delete the live rows and note the erasure; None if other erasures handle everything.
 
     Also return the time from which rows are new, and True if older writes were pending.
     """
     tail = session.tail()
-    seen = _missing(session, sought, tail, began)
-    if not seen.groups:
+    before = _remaining(session, keys_of, tail, began)
+    if not before.groups:
         return tail.clock, None, bool(tail.pending)
-    steps.refuse_saved(session, seen.groups)
+    steps.refuse_saved(session, before.groups)
     write = OpenWrite.begin(session, None, steps.ERASURE_INFO)
     requested = write.begun.requested
     try:
-        missing = _missing(session, sought, write.value, began)
+        missing = _remaining(session, keys_of, write.value, began)
         if missing.deletes.height:
             write.statements.delete_keyed(missing.deletes)
         steps.note(session, Erasure(requested, missing.groups, write.value.table_id))
@@ -193,30 +195,30 @@ def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class _Missing:
+class _Remaining:
     deletes: pl.DataFrame
     live: int
     groups: tuple[FileGroup, ...]
 
 
-def _missing(session: Session, sought: Sought, value: Timeline, began: InstantTime | None) -> _Missing:
-    rows = sought(value)
+def _remaining(session: Session, keys_of: KeysToErase, value: Timeline, began: InstantTime | None) -> _Remaining:
+    rows = keys_of(value)
     found = traces(session, value, rows, began) if rows.height else []
     under_way = steps.open_erasures(session)
 
-    def taken_care_of(one: Traces) -> bool:
+    def is_handled(one: Traces) -> bool:
         deleted = not one.live.height and not one.buried.height
         return deleted and any(one.group in e.groups and one.latest <= e.requested for e in under_way)
 
-    found = [one for one in found if not taken_care_of(one)]
+    found = [one for one in found if not is_handled(one)]
     deletes = all_rows([*(one.live for one in found), *(one.buried for one in found)], rows)
-    return _Missing(deletes, sum(one.live.height for one in found), tuple(sorted(one.group for one in found)))
+    return _Remaining(deletes, sum(one.live.height for one in found), tuple(sorted(one.group for one in found)))
 
 
 # --- the rows to erase ------------------------------------------------------------------------------------------------
 
 
-def _sought(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> Sought:
+def _keys_to_erase(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> KeysToErase:
     config = session.config
     needed = list(dict.fromkeys([*config.key.fields, *config.key.partition_fields]))
     if where is not None:

@@ -49,7 +49,7 @@ COLUMNS_INFO: Final[Info] = (
 
 _MAY_BRING: Final = "may still bring values that are erased"
 
-Sought = Callable[[Timeline], pl.DataFrame]
+KeysToErase = Callable[[Timeline], pl.DataFrame]
 """Return the rows to erase for a value of the timeline: record key, partition path (null: any), bucket."""
 
 
@@ -89,19 +89,19 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
 
 
 def erase_values(
-    session: Session, sought: Sought, columns: Sequence[str], patience: steps.Patience
+    session: Session, keys_of: KeysToErase, columns: Sequence[str], patience: steps.Patience
 ) -> tuple[int, int] | None:
     """Set the columns to null and note the erasure. Return the number of rows, and the version.
 
     Returns None if other erasures handle all such values. columns: stored names.
     """
     tail = session.tail()
-    rows = sought(tail)
+    rows = keys_of(tail)
     seen = _missing(session, tail, rows, columns)
     if not seen and tail.pending:
         steps.await_writes(session, tail.clock, patience, _MAY_BRING)
         tail = session.tail()
-        rows = pl.concat([rows, sought(tail)]).unique()
+        rows = pl.concat([rows, keys_of(tail)]).unique()
         seen = _missing(session, tail, rows, columns)
     if not seen:
         return None
@@ -111,7 +111,7 @@ def erase_values(
         before = from_ms(to_ms(write.begun.requested) - 1)
         steps.await_writes(session, before, patience, _MAY_BRING)
         view, tail = replace(write.settle(EVERYTHING, 0), called=STORED), session.tail()
-        rows = pl.concat([rows, sought(tail)]).unique()
+        rows = pl.concat([rows, keys_of(tail)]).unique()
         given = _with_values(view, rows, columns)
         if given.num_rows:
             with _held_by_rules(write.value, columns):

@@ -161,7 +161,7 @@ def _touched(
     operation: str,
     partitions: Partitions,
     columns: Collection[str] | None,
-    brought: Sequence[str],
+    row_columns: Sequence[str],
 ) -> tuple[Declared, Partitions | Literal[False]]:
     """Return the declaration of a write, and the partitions that an overwrite replaces (False for other writes)."""
     if operation == "overwrite":
@@ -175,7 +175,7 @@ def _touched(
         )
     if partitions is None and columns is None:
         return ANYTHING, False
-    return declared_by_user(session, partitions, columns, brought), False
+    return declared_by_user(session, partitions, columns, row_columns), False
 
 
 def completed(

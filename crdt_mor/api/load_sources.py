@@ -173,7 +173,7 @@ class _ParquetFiles:
     paths: tuple[str, ...]
     schema: pa.Schema
     rows: int
-    said: tuple[dict[str, object], ...]
+    folder_values: tuple[dict[str, object], ...]
     places: Places
 
     @classmethod
@@ -203,15 +203,15 @@ class _ParquetFiles:
             )
         kinds = {name: _kind(levels[name] for levels in texts) for name in columns}
         schema = pa.schema([*own, *(pa.field(name, kind) for name, kind in kinds.items())])
-        said = tuple({name: _value(levels[name], kind) for name, kind in kinds.items()} for levels in texts)
-        return cls(paths, schema, rows, said, places)
+        folder_values = tuple({name: _value(levels[name], kind) for name, kind in kinds.items()} for levels in texts)
+        return cls(paths, schema, rows, folder_values, places)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for path, said in zip(self.paths, self.said, strict=True):
-            own = pa.schema([field for field in self.schema if field.name not in said])
+        for path, values in zip(self.paths, self.folder_values, strict=True):
+            own = pa.schema([field for field in self.schema if field.name not in values])
             with self._opened(path) as file:
                 for batch in reading(path, file.batches(BATCH_ROWS)):
-                    yield from self._whole(fitted(batch, own, path), said)
+                    yield from self._whole(fitted(batch, own, path), values)
 
     def _opened(self, path: str) -> ParquetFile:
         try:
@@ -219,8 +219,8 @@ class _ParquetFiles:
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from error
 
-    def _whole(self, rows: pa.Table, said: dict[str, object]) -> list[pa.RecordBatch]:
-        for name, value in said.items():
+    def _whole(self, rows: pa.Table, values: dict[str, object]) -> list[pa.RecordBatch]:
+        for name, value in values.items():
             kind = self.schema.field(name).type
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
         return rows.to_batches()  # type: ignore[no-any-return]
@@ -269,29 +269,31 @@ def _delta(opened: Callable[[], Any], path: str) -> Source:
     from pyarrow.dataset import ParquetReadOptions
 
     name = f"Delta Lake {path}".strip()
-    with _telling(name):
+    with _translated_errors(name):
         exact = ParquetReadOptions(coerce_int96_timestamp_unit=UNIT)
         dataset = opened().to_pyarrow_dataset(parquet_read_options=exact)
-        return Source(name, ordinary(dataset.schema), dataset.count_rows(), lambda: _told(name, _scanned(dataset)))
+        return Source(
+            name, ordinary(dataset.schema), dataset.count_rows(), lambda: _translating(name, _scanned(dataset))
+        )
 
 
 def _iceberg(opened: Callable[[], Any], path: str) -> Source:
     name = f"Apache Iceberg {path}".strip()
-    with _telling(name):
+    with _translated_errors(name):
         table = opened()
         scan = table.scan() if hasattr(table, "scan") else table
         scan = scan.update(io=ExactFiles(scan.io))
         reader = scan.to_arrow_batch_reader()
-        return Source(name, ordinary(reader.schema), scan.count(), lambda: _told(name, reader))
+        return Source(name, ordinary(reader.schema), scan.count(), lambda: _translating(name, reader))
 
 
-def _told(name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with _telling(name):
+def _translating(name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _translated_errors(name):
         yield from batches
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[None]:
+def _translated_errors(name: str) -> Iterator[None]:
     """Convert all errors of a format's library, including panics, to errors with the table's name."""
     try:
         yield

@@ -91,7 +91,7 @@ class MergeSpread:
 
     _spread: spreading.Spread = field(repr=False)
     _session: Session = field(repr=False)
-    _word: in_parts.DriverMessage = field(repr=False)
+    _message: in_parts.DriverMessage = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -101,16 +101,16 @@ class MergeSpread:
         """Return each row's part number."""
         return self._spread.numbers(read_data(source))
 
-    def tell(self, data: bytes) -> None:
-        """Leave a message for `told` in another process, for frameworks that end a job's tasks elsewhere.
+    def send_outcomes(self, data: bytes) -> None:
+        """Leave a message for `receive_outcomes` in another process, for frameworks that end a job's tasks elsewhere.
 
         The sealed message lies beside the staged files and is removed with them.
         """
-        self._word.tell(self._session, data)
+        self._message.write(self._session, data)
 
-    def told(self) -> bytes:
+    def receive_outcomes(self) -> bytes:
         """Return the message of another holder of this value."""
-        return self._word.told(self._session)
+        return self._message.read(self._session)
 
 
 @operations

@@ -114,7 +114,7 @@ class Wanted:
             return old
         asked = () if self.cluster_by is None else names_of(self.cluster_by)
         columns = old.columns if self.cluster_by is None else tuple(stored.get(name, name) for name in asked)
-        return Layout.asked(columns, self.cluster_order or LINEAR, old.compression)
+        return Layout.checked(columns, self.cluster_order or LINEAR, old.compression)
 
 
 def migrate(

@@ -28,7 +28,7 @@ from crdt_mor.api.create import (
     refuse_inside_a_table,
     warn_of_partitions,
 )
-from crdt_mor.api.create_again import Asked, start
+from crdt_mor.api.create_again import CreateArguments, start
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.merge_into_parts import MergedByMany
@@ -183,7 +183,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
         config = TableConfig(name or default_name(uri), key_spec, spec, buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
-        layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
+        layout = Layout.checked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
         rules, said = rules_to_make(not_null, check, default, config, columns, odd), property_of(odd)
         found, is_new = put_properties(
@@ -192,7 +192,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         with deciding(is_made=is_new):
             session = Session(objects, environment, found, expiry_ms, str(uri))
             session.inline = inline
-            start(session, None if is_new else Asked.of(config, columns, layout, rules, odd))
+            start(session, None if is_new else CreateArguments.of(config, columns, layout, rules, odd))
             return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod
@@ -268,7 +268,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         refuse_inside_a_table(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
-        layout = Layout.asked((), LINEAR, compression)
+        layout = Layout.checked((), LINEAR, compression)
         config, layout, columns, odd = in_stored_names(config, layout, rows.schema if types is None else types)
         rules = rules_to_make(not_null, check, default, config, columns, odd)
         names = property_of(odd)

@@ -342,7 +342,7 @@ class Transaction:
             self._early = early
             return None
         view = self._snapshot(asked.columns, asked.filter)
-        rows = None if early is None else early.settled(view, asked)
+        rows = None if early is None else early.final_rows(view, asked)
         return Scan(view, asked.columns, asked.filter, meta=False).to_arrow() if rows is None else rows
 
     def _read_early(self, asked: Wait | Read) -> EarlyRead | None:

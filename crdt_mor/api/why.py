@@ -30,7 +30,7 @@ _TEXTS: Final = pa.list_(pa.string())
 
 
 @dataclass(frozen=True)
-class _Telling:
+class _HistoryTable:
     """Formats the lines of a row's history. `columns` are stored names."""
 
     snapshot: Snapshot
@@ -144,7 +144,7 @@ def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -
     chosen = names.visible(schema.declared.names) if column is None else [names.one(column, schema)]
     if column is not None:
         lines = [line for line in lines if _concerns(line, chosen)]
-    return _Telling(snapshot, lines, chosen).table()
+    return _HistoryTable(snapshot, lines, chosen).table()
 
 
 def _concerns(line: Line, columns: Sequence[str]) -> bool:
@@ -186,7 +186,7 @@ def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Calla
         case "delete" if line.ordering is None:
             return "a delete removes all earlier contributions"
     said = _rule_said(line, rule, columns, shown_of)
-    return f"the commit deletes the row first; {said}" if line.afresh else said
+    return f"the commit deletes the row first; {said}" if line.after_delete else said
 
 
 def _rule_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
@@ -203,7 +203,7 @@ def _rule_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Ca
 
 def _ordering_said(line: Line, ordering: str, name: str) -> str:
     own = line.written[ordering][0] if line.written.height else line.ordering
-    if line.before.height and not line.afresh and line.before[ordering][0] is not None:
+    if line.before.height and not line.after_delete and line.before[ordering][0] is not None:
         other = line.before[ordering][0]
         how = "is less than" if _is_less(own, other) else "is not less than"
         return f"{name} {own} {how} the row's {other}"

@@ -15,7 +15,7 @@ from crdt_mor.cli.count import unopened_text
 from crdt_mor.cli.data import Reading, check_inputs, read_schema
 from crdt_mor.cli.declared import declared
 from crdt_mor.cli.handover import handed_over_text
-from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
+from crdt_mor.cli.history import for_programs, recent_commits, recent_commits_text, writers, writers_text
 from crdt_mor.cli.options import (
     AsOf,
     Buckets,
@@ -216,7 +216,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "unopened": unopened,
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
-        "lately": lately(timeline),
+        "recent_commits": recent_commits(timeline),
         "handed_over": table.handed_over,
         "migration": None if (migration := table.inspect.migration()) is None else asdict(migration),
         "pending_writes": states.count("pending"),
@@ -240,7 +240,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said["rules"]) or "-",
         "rows": "-" if pairs["rows"] is None else f"{pairs['rows']:,}{and_unopened}",
-        "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
+        "recent_commits": recent_commits_text(pairs["recent_commits"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",
         "migration": migration or "-",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def doctor(
     else:
         for one in found:
             sign, style = _SIGNS[one.state]
-            line = Text.assemble((sign, style), " ", (f"{one.check}: ", "bold"), one.said)
+            line = Text.assemble((sign, style), " ", (f"{one.check}: ", "bold"), one.result)
             render.stdout().print(line, soft_wrap=True)
             if one.advice:
                 render.stdout().print(Text(f"    {one.advice}"), soft_wrap=True)

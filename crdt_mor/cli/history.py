@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HISTORY_ROWS = 20
 MESSAGES_MAX = 3
 DECLARED_MAX = 3
-LATELY = 100
+RECENT_COMMITS = 100
 
 Message = Annotated[str | None, typer.Option(metavar="TEXT", help="The commit's message, shown by `history`.")]
 Info = Annotated[
@@ -72,14 +72,14 @@ def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, st
     return ({"message": message} if message is not None else {}) | found or None
 
 
-def lately(timeline: pl.DataFrame) -> dict[str, int]:
-    commits = timeline.drop_nulls("writes").sort("completed_at").tail(LATELY)["writes"]
+def recent_commits(timeline: pl.DataFrame) -> dict[str, int]:
+    commits = timeline.drop_nulls("writes").sort("completed_at").tail(RECENT_COMMITS)["writes"]
     return {"commits": len(commits), "writes": int(commits.sum()), "groups": int((commits > 1).sum())}
 
 
-def lately_text(found: Mapping[str, int]) -> str:
+def recent_commits_text(counts: Mapping[str, int]) -> str:
     """Format as `320 writes in 100 commits, 3.2 each; 17 of them hold several`."""
-    writes, commits, groups = found["writes"], found["commits"], found["groups"]
+    writes, commits, groups = counts["writes"], counts["commits"], counts["groups"]
     if not commits:
         return "-"
     ones = f"{plural(writes, 'write')} in {plural(commits, 'commit')}"

@@ -76,7 +76,7 @@ def _say(found: mor.results.Verification) -> None:
     render.facts(facts)
     for finding in (*found.findings, *found.hints):
         many = "" if finding.rows is None else f", {plural(finding.rows, 'row', ',')}"
-        render.note(f"{finding.check}: {finding.path}{many}: {finding.said}")
+        render.note(f"{finding.check}: {finding.path}{many}: {finding.description}")
         render.note(f"    means: {finding.means}")
         render.note(f"    do:    {finding.advice}")
     if found.keys_in_several_partitions:

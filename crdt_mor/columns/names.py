@@ -52,9 +52,9 @@ class Names:
         """True if all columns are shown under their stored names."""
         return not self.renamed and not self.hidden
 
-    def with_brought(self, brought: Mapping[str, str]) -> Names:
+    def with_added(self, added: Mapping[str, str]) -> Names:
         """Add the shown names, by stored names, of columns that a write adds."""
-        return replace(self, renamed=(*self.renamed, *brought.items())) if brought else self
+        return replace(self, renamed=(*self.renamed, *added.items())) if added else self
 
     def shown(self, stored: str) -> str:
         return self._shown.get(stored, stored)

@@ -179,7 +179,10 @@ class Handle:
         value = Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
         settings = self.config.properties
         return replace(
-            value, properties=layout.said(settings), rules=rules_in(settings), alterations=created_with(settings)
+            value,
+            properties=layout.layout_properties(settings),
+            rules=rules_in(settings),
+            alterations=created_with(settings),
         )
 
     def known_tail(self) -> Timeline:

@@ -25,7 +25,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
 from crdt_mor.model.timeline_json import decode_file_ids, decode_segment, encode_file_ids, encode_segment
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
-from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
+from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, SupersededTimes, in_chunks, repack
 
 FILE_IDS_MAX = 256
 """File ids in a version itself, at fifty bytes each."""
@@ -258,7 +258,7 @@ def put_chunks(name: SegmentName, chunks: Iterable[Chunk]) -> Steps[list[Segment
 def _live(completions: Iterable[Completion]) -> list[Chunk]:
     """Return completions as live: compactions that supersede them are not checked yet."""
     chosen = list(completions)
-    ends: Ends = dict.fromkeys(c.requested for c in chosen)
+    ends: SupersededTimes = dict.fromkeys(c.requested for c in chosen)
     return in_chunks(chosen, ends)
 
 

@@ -58,7 +58,7 @@ class Layout:
         return cls(columns, order if columns else LINEAR, parsed_compression(texts.get(COMPRESSION, ZSTD)))
 
     @classmethod
-    def asked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
+    def checked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
         if compression not in CODECS:
             raise InvalidInputError(f"compression must be {ZSTD} or {LZ4}. compression={compression!r:.200}")
         if order not in ORDERS:
@@ -125,21 +125,21 @@ def parsed_columns(text: str) -> tuple[str, ...]:
     return columns
 
 
-def _refuse_columns(columns: tuple[str, ...], said: object) -> None:
+def _refuse_columns(columns: tuple[str, ...], text: object) -> None:
     if not all(columns):
         raise InvalidInputError(
             f"{CLUSTER_BY} must be comma-separated columns, like country,day; remove the property for the order of "
-            f"keys. name={CLUSTER_BY!r} value={said!r:.200}"
+            f"keys. name={CLUSTER_BY!r} value={text!r:.200}"
         )
     if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"{CLUSTER_BY} repeats a column: name it once. name={CLUSTER_BY!r} value={said!r:.200}")
+        raise InvalidInputError(f"{CLUSTER_BY} repeats a column: name it once. name={CLUSTER_BY!r} value={text!r:.200}")
 
 
-def _refuse_z_order(columns: tuple[str, ...], order: str, said: object) -> None:
+def _refuse_z_order(columns: tuple[str, ...], order: str, text: object) -> None:
     if order == Z_ORDER and len(columns) > Z_ORDER_COLUMNS_MAX:
         raise InvalidInputError(
             f"a z-order has at most {Z_ORDER_COLUMNS_MAX} columns, as more would cluster none well: name fewer, or "
-            f"use {LINEAR}. {CLUSTER_BY}={said!r}"
+            f"use {LINEAR}. {CLUSTER_BY}={text!r}"
         )
 
 
@@ -169,5 +169,5 @@ def with_columns(text: str, name: Callable[[str], str]) -> str:
     return ",".join(map(name, parsed_columns(text)))
 
 
-def said(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def layout_properties(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, properties[name]) for name in sorted(NAMES) if name in properties)

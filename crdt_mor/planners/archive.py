@@ -77,7 +77,7 @@ def archivable(
     for completion in active:
         if len(commits) <= keep or completion.requested >= commits[-keep]:
             break
-        held_by = limits.holds(completion)
+        held_by = limits.limit_of(completion)
         if held_by or len(prefix) == INSTANTS_MAX:
             return Prefix(tuple(prefix), held_by or f"one event archives at most {INSTANTS_MAX}")
         prefix.append(completion)
@@ -88,10 +88,10 @@ def archivable(
 class _Limits:
     unfinished: InstantTime
     given_up: InstantTime
-    carried: frozenset[InstantTime]
+    in_value: frozenset[InstantTime]
     bases: dict[FileGroup, InstantTime]
     oldest_version: int
-    standing: frozenset[str]
+    timeline_names: frozenset[str]
     unknown: InstantTime
     saved: InstantTime
     restorable: InstantTime
@@ -106,16 +106,16 @@ class _Limits:
         return cls(
             unfinished=min([*(p.requested for p in value.pending), *(p.barrier for p in value.plans)], default=LAST),
             given_up=min((r.requested for r in value.rolled_back), default=LAST),
-            carried=frozenset(c.requested for c in value.completions),
+            in_value=frozenset(c.requested for c in value.completions),
             bases=newest_bases(c for c in active if c.completed <= restorable),
             oldest_version=oldest_version,
-            standing=frozenset(str(name) for name in names if name.state == "completed"),
+            timeline_names=frozenset(str(name) for name in names if name.state == "completed"),
             unknown=min((name.requested for name in names if name.requested not in known), default=LAST),
             saved=min((name.requested for name in names if name.action == SAVEPOINT), default=LAST),
             restorable=restorable,
         )
 
-    def holds(self, completion: Completion) -> str:
+    def limit_of(self, completion: Completion) -> str:
         requested = completion.requested
         if completion.completed >= self.unfinished:
             return f"a write or a plan is unfinished, requested at {self.unfinished}"
@@ -131,9 +131,9 @@ class _Limits:
             return f"the instant {requested} replaced file groups"
         if completion.version >= self.oldest_version:
             return "the newest versions of the timeline still exist, so a helper may still write Hudi's files for them"
-        if requested in self.carried:
+        if requested in self.in_value:
             return "the newest completions are not in a segment yet"
-        if str(completed_name(completion)) not in self.standing:
+        if str(completed_name(completion)) not in self.timeline_names:
             return f"the completed file of the instant {requested} is not in Hudi's directory"
         for partition, file_id in _groups_of_logs(completion):
             if self.bases.get((partition, file_id), "") <= completion.completed:

@@ -81,7 +81,9 @@ def is_commit(completion: Completion) -> bool:
     return completion.operation not in _REORGANISE and bool(completion.files or completion.replaced)
 
 
-def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, InstantTime] | None = None) -> Retention:
+def moved_marks(
+    value: Timeline, since: InstantTime, groups: Mapping[FileGroup, InstantTime] | None = None
+) -> Retention:
     """Return the value's marks, moved forward as far as allowed; history that a migration follows stays.
 
     `groups` are later marks of single groups.
@@ -126,11 +128,11 @@ def needless_files(
     marks = groups or {}
     found: list[DataFile] = []
     for group, files in by_group.items():
-        ends = replacing.get(group, ())
-        needless = _beyond(files, ends, max(mark, marks.get(group, EPOCH)))
+        replacements = replacing.get(group, ())
+        needless = _obsolete(files, replacements, max(mark, marks.get(group, EPOCH)))
         if not needless:
             continue
-        needed = {file.path for cut in views for file in _shown(files, ends, cut)}
+        needed = {file.path for cut in views for file in _visible(files, replacements, cut)}
         needed |= {file.path for file in _written_since(files, stable_from)}
         found += [file for file in needless if file.path not in needed and file.path not in kept]
     return sorted(found, key=lambda file: file.path)
@@ -142,19 +144,21 @@ def _earlier_views(value: Timeline) -> list[Cut]:
     return [*pending, *saved, *(Cut("completed", plan.barrier) for plan in value.plans if plan.action != CLEAN)]
 
 
-def _beyond(
-    files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], mark: InstantTime
+def _obsolete(
+    files: Sequence[tuple[DataFile, Completion]], replacements: Sequence[Completion], mark: InstantTime
 ) -> list[DataFile]:
-    """Return a group's files that no view from `mark` on shows; `ends` are the commits that replaced it."""
-    if any(end.completed <= mark for end in ends):
+    """Return a group's files that no view from `mark` on shows; `replacements` are the commits that replaced it."""
+    if any(end.completed <= mark for end in replacements):
         return [file for file, _ in files]
     barrier = max((f.name.instant for f, c in files if f.is_base and c.completed <= mark), default=EPOCH)
     return [f for f, c in files if (f.name.instant if f.is_base else c.completed) < barrier]
 
 
-def _shown(files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], cut: Cut) -> list[DataFile]:
+def _visible(
+    files: Sequence[tuple[DataFile, Completion]], replacements: Sequence[Completion], cut: Cut
+) -> list[DataFile]:
     """Return a file group's files in a view: the rule of `model.slices.fold_slices`."""
-    if any(cut.shows(end) for end in ends):
+    if any(cut.shows(end) for end in replacements):
         return []
     seen = [(file, c) for file, c in files if cut.shows(c)]
     barrier = max((file.name.instant for file, _ in seen if file.is_base), default=EPOCH)
@@ -279,7 +283,7 @@ def plan_cleaning(
         listed_paths: paths of listed data files; None if all named files exist.
         groups: later marks of single file groups, without protection for readers.
     """
-    retention = moved(value, policy.mark(value, completions, now_ms), groups)
+    retention = moved_marks(value, policy.mark(value, completions, now_ms), groups)
     before = min(retention.since, policy.mark(value, completions, now_ms, policy.readers_ms))
     marks = dict(retention.groups)  # marks of erasures spare no reader
     for group, mark in (groups or {}).items():  # also marks before the table's own

@@ -42,15 +42,15 @@ def due_compactions(
     taken: Collection[FileGroup] = (),
 ) -> list[DueGroup]:
     """Return the due file groups, except `taken` ones, the highest ratio of logs to base first."""
-    found: list[tuple[float, DueGroup]] = []
+    ranked: list[tuple[float, DueGroup]] = []
     for slice_ in slices:
-        loose = _loose_logs(slice_, merge, value)
-        why = _why_due(slice_, loose, policies, now_ms) if loose and slice_.group not in taken else None
+        foldable = _foldable_logs(slice_, merge, value)
+        why = _why_due(slice_, foldable, policies, now_ms) if foldable and slice_.group not in taken else None
         if why is not None:
             bytes_ = sum(file.size for file in slice_.files)
-            said = f"file group {group_name(slice_.group)} {why}"
-            found.append((-_ratio_of(slice_, loose), DueGroup(slice_.group, said, bytes_)))
-    return [due for _, due in sorted(found, key=lambda item: (item[0], item[1].group))]
+            reason = f"file group {group_name(slice_.group)} {why}"
+            ranked.append((-_ratio_of(slice_, foldable), DueGroup(slice_.group, reason, bytes_)))
+    return [due for _, due in sorted(ranked, key=lambda item: (item[0], item[1].group))]
 
 
 def due_log_compactions(
@@ -71,31 +71,31 @@ def due_log_compactions(
     ]
 
 
-def waits_of(
+def waiting_texts(
     value: Timeline, slices: Iterable[FileSlice], merge: MergeSpec, policies: Policies, now_ms: int
 ) -> list[str]:
     """Describe when a compaction becomes due: for each policy the threshold and the nearest file group."""
-    found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
+    found = [(slice_, foldable) for slice_ in slices if (foldable := _foldable_logs(slice_, merge, value))]
     if not found:
         return ["no compaction is due: there are no log files"]
-    said = []
+    texts = []
     if policies.log_files is not None:
-        most = max(len(loose) for _, loose in found)
-        said.append(f"a file group has {plural(policies.log_files, 'log')}, now at most {most} ({_NAMES}.log_files)")
+        most = max(len(foldable) for _, foldable in found)
+        texts.append(f"a file group has {plural(policies.log_files, 'log')}, now at most {most} ({_NAMES}.log_files)")
     if policies.log_ratio is not None:
-        size = max(sum(log.size for log in loose) for _, loose in found)
-        said.append(
+        size = max(sum(log.size for log in foldable) for _, foldable in found)
+        texts.append(
             f"a file group's logs have {words_of_bytes(policies.log_bytes)} and {policies.log_ratio:g} times the bytes "
             f"of its base file, now at most {words_of_bytes(size)} ({_NAMES}.log_bytes, {_NAMES}.log_ratio)"
         )
     if policies.age_ms is not None:
-        age_ms = now_ms - min(to_ms(log.name.instant) for _, loose in found for log in loose)
+        age_ms = now_ms - min(to_ms(log.name.instant) for _, foldable in found for log in foldable)
         oldest = words_of_age(max(0, age_ms))
-        said.append(f"a log is {words_of_ms(policies.age_ms)} old, the oldest is now {oldest} ({_NAMES}.age)")
-    return [f"compaction is due when {one}" for one in said]
+        texts.append(f"a log is {words_of_ms(policies.age_ms)} old, the oldest is now {oldest} ({_NAMES}.age)")
+    return [f"compaction is due when {one}" for one in texts]
 
 
-def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
+def _foldable_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
     """Return the logs that a compaction would fold into the base: commit logs, and a carry that no pending write
     precedes.
 
@@ -114,25 +114,25 @@ def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[D
     return slice_.logs if not pending and can_absorb_carry(slice_, merge) else ()
 
 
-def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies, now_ms: int) -> str | None:
-    if policies.log_files is not None and len(loose) >= policies.log_files:
-        return f"has {plural(len(loose), 'log')}; the policy is {policies.log_files}"
-    ratio, size = _ratio_of(slice_, loose), sum(log.size for log in loose)
+def _why_due(slice_: FileSlice, foldable: tuple[DataFile, ...], policies: Policies, now_ms: int) -> str | None:
+    if policies.log_files is not None and len(foldable) >= policies.log_files:
+        return f"has {plural(len(foldable), 'log')}; the policy is {policies.log_files}"
+    ratio, size = _ratio_of(slice_, foldable), sum(log.size for log in foldable)
     if policies.log_ratio is not None and size >= policies.log_bytes and ratio >= policies.log_ratio:
         return f"has {ratio:.1f} times the bytes of its base in logs; the policy is {policies.log_ratio:g}"
-    age_ms = now_ms - min(to_ms(log.name.instant) for log in loose)
+    age_ms = now_ms - min(to_ms(log.name.instant) for log in foldable)
     if policies.age_ms is not None and age_ms >= policies.age_ms:
         return f"has a log that is {words_of_age(age_ms)} old; the policy is {words_of_ms(policies.age_ms)}"
     return None
 
 
-def _ratio_of(slice_: FileSlice, loose: tuple[DataFile, ...]) -> float:
+def _ratio_of(slice_: FileSlice, foldable: tuple[DataFile, ...]) -> float:
     """Return the ratio of the loose logs' bytes to the slice's other bytes. Without a base file, the largest log counts
     as the base.
     """
-    size = sum(log.size for log in loose)
+    size = sum(log.size for log in foldable)
     settled = sum(file.size for file in slice_.files) - size
     if slice_.base is None:
-        largest = max(log.size for log in loose)
+        largest = max(log.size for log in foldable)
         size, settled = size - largest, settled + largest
     return size / max(1, settled)

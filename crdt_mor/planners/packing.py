@@ -27,7 +27,7 @@ SMALL_LIVE_MAX = 4
 """Live segments below `SEGMENT_BYTES_FULL` that a clean tolerates."""
 
 _COMPLETION_BYTES = 250
-Ends = Mapping[InstantTime, InstantTime | None]
+SupersededTimes = Mapping[InstantTime, InstantTime | None]
 """By requested time: when the last snapshot stopped needing a commit, or None."""
 
 
@@ -54,7 +54,7 @@ def is_droppable(segment: Segment, until: InstantTime) -> bool:
     return segment.superseded is not None and max(segment.superseded, segment.last) <= until
 
 
-def in_chunks(completions: Iterable[Completion], ends: Ends) -> list[Chunk]:
+def in_chunks(completions: Iterable[Completion], ends: SupersededTimes) -> list[Chunk]:
     parts: list[list[Completion]] = []
     size = 0
     for completion in sorted(completions, key=lambda c: c.completed):
@@ -90,11 +90,11 @@ def repack(
     """Return the segments after a clean. `contents`: completions by live segment, `carried`: the value's own."""
     live = [segment for segment in segments if segment.superseded is None]
     ends = superseded_at([*_completions_of(live, contents), *carried])
-    again = _worth_packing(live, contents, ends)
+    repacked = _worth_packing(live, contents, ends)
     gone = [segment for segment in segments if is_droppable(segment, until)]
-    needed, history, dropped = _by_need(_completions_of(again, contents), ends, until)
+    needed, history, dropped = _by_need(_completions_of(repacked, contents), ends, until)
     return Repacking(
-        tuple(segment for segment in segments if segment not in gone and segment not in again),
+        tuple(segment for segment in segments if segment not in gone and segment not in repacked),
         tuple(in_chunks(needed, ends)),
         tuple(in_chunks(history, ends)),
         _dropped(gone, dropped),
@@ -106,7 +106,7 @@ def _completions_of(segments: Iterable[Segment], contents: Mapping[str, Sequence
 
 
 def _by_need(
-    completions: Iterable[Completion], ends: Ends, until: InstantTime
+    completions: Iterable[Completion], ends: SupersededTimes, until: InstantTime
 ) -> tuple[list[Completion], list[Completion], list[Completion]]:
     """Divide completions into those of the latest snapshot, of older views from `until` on, and of no kept view."""
     needed, history, dropped = list[Completion](), list[Completion](), list[Completion]()
@@ -126,13 +126,15 @@ def _dropped(segments: Sequence[Segment], completions: Sequence[Completion]) -> 
     return last, sum(segment.count for segment in segments) + len(completions)
 
 
-def _worth_packing(live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: Ends) -> list[Segment]:
+def _worth_packing(
+    live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: SupersededTimes
+) -> list[Segment]:
     small = [segment for segment in live if segment.size < SEGMENT_BYTES_FULL]
     few = len(small) <= SMALL_LIVE_MAX
     return [s for s in live if (s in small and not few) or _is_mostly_stale(contents[s.name], ends)]
 
 
-def _is_mostly_stale(completions: Sequence[Completion], ends: Ends) -> bool:
+def _is_mostly_stale(completions: Sequence[Completion], ends: SupersededTimes) -> bool:
     return 2 * weigh([c for c in completions if ends[c.requested] is not None]) >= weigh(completions)
 
 

@@ -342,9 +342,9 @@ def _schema_is_lost(kept: Sequence[Completion], dropped: Sequence[Completion], a
 
     Hudi's Spark reader would take the table for empty.
     """
-    brought = any(c.adopted or c.operation == "ALTER_SCHEMA" for c in dropped)
+    is_altered = any(c.adopted or c.operation == "ALTER_SCHEMA" for c in dropped)
     left = any(c.action in DATA_ACTIONS and c.requested in active for c in kept)
-    return bool(dropped) and (brought or not left)
+    return bool(dropped) and (is_altered or not left)
 
 
 UNKNOWN: Final = EPOCH

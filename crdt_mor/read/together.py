@@ -62,7 +62,7 @@ class Merges:
     """The merges of a scan.
 
     Attributes:
-        kept: the caller keeps all rows, so reading bases together needs no more memory.
+        keeps_rows: the caller keeps all rows, so reading bases together needs no more memory.
         only_keys: see `kernel.merge`.
     """
 
@@ -72,7 +72,7 @@ class Merges:
     select: Sequence[str]
     predicate: pl.Expr | None
     limit: int | None
-    kept: bool
+    keeps_rows: bool
     only_keys: kernel.KeyCondition | None
     resolved: Resolved
 
@@ -100,12 +100,14 @@ class Merges:
                 select=self.select,
                 predicate=self.predicate,
                 only_keys=self.only_keys,
-                ahead=self.kept,
+                ahead=self.keeps_rows,
             )
         if not resolved:
             return (partial(self._naming, slice_, partial(self._merge, slice_, part)) for slice_, part in items)
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
-        return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.kept else 0))
+        return (
+            partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.keeps_rows else 0)
+        )
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:
         def read(some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:

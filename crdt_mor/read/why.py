@@ -61,7 +61,7 @@ class Line:
         written: the row of an upsert.
         given: the columns that the upsert set.
         ordering: the ordering value of a delete, if any.
-        afresh: the same commit deleted the row first.
+        after_delete: the same commit deleted the row first.
         folded: the compaction that folded it into a base file.
         carried: the compactions that passed it on in a carry.
     """
@@ -75,7 +75,7 @@ class Line:
     before: pl.DataFrame
     after: pl.DataFrame
     ordering: object = None
-    afresh: bool = False
+    after_delete: bool = False
     folded: Completion | None = None
     carried: tuple[Completion, ...] = ()
 
@@ -85,17 +85,17 @@ class Chapter:
     """A file group's contents for one key, from one base file to the next.
 
     Attributes:
-        begun: the commit of the base file; None without a base file or if no longer kept.
-        ended: the commit of the next base file.
+        first_commit: the commit of the base file; None without a base file or if no longer kept.
+        last_commit: the commit of the next base file.
         row: the key's row in the base file, or none.
         base_latest: the latest requested time folded into the base file.
-        unstable: requested time from which `ended` passed contributions on, or None.
+        unstable: requested time from which `last_commit` passed contributions on, or None.
         logs: blocks of the logs, by requested time.
         carry: its blocks; several contributions may be folded into one.
     """
 
-    begun: Completion | None
-    ended: Completion | None
+    first_commit: Completion | None
+    last_commit: Completion | None
     row: pl.DataFrame
     base_latest: str | None
     unstable: InstantTime | None
@@ -104,7 +104,7 @@ class Chapter:
 
     @property
     def rewrites(self) -> bool:
-        return self.begun is not None and not is_compaction(self.begun)
+        return self.first_commit is not None and not is_compaction(self.first_commit)
 
 
 def is_compaction(commit: Completion) -> bool:
@@ -141,7 +141,7 @@ class _Life:
     def lines(self) -> list[Line]:
         told: dict[str, list[Line]] = {}
         for group, ended in self._groups():
-            self._tell(told.setdefault(group[0], []), group, ended)
+            self._add_lines(told.setdefault(group[0], []), group, ended)
         return [line for partition in sorted(told) for line in told[partition]]
 
     def _groups(self) -> Iterator[tuple[FileGroup, Completion | None]]:
@@ -247,38 +247,38 @@ class _Life:
 
     # --- visible rows -----------------------------------------------------------------------------------------------
 
-    def _tell(self, told: list[Line], group: FileGroup, ended: Completion | None) -> None:
-        others = len(told)
+    def _add_lines(self, lines: list[Line], group: FileGroup, ended: Completion | None) -> None:
+        others = len(lines)
         for number, run in enumerate(_runs(self._chapters(group, ended))):
-            self._begin(told, group, run[0], others)
+            self._begin(lines, group, run[0], others)
             blocks = run[0].carry | {at: own for chapter in reversed(run) for at, own in chapter.logs.items()}
-            onto = _Onto(run[0].row, run[0].base_latest, self._merging)
+            merged_so_far = _MergedSoFar(run[0].row, run[0].base_latest, self._merging)
             for requested in sorted(blocks):
-                after = onto.merged(requested, blocks[requested])
+                after = merged_so_far.merged(requested, blocks[requested])
                 if not number or requested not in run[0].carry:
-                    line = self._line(group[0], requested, blocks[requested], _row(told), after)
-                    told.append(_as_kept(line) if requested in run[0].carry else self._with_upkeep(line, run))
-        if ended is not None and len(told) > others and _row(told).height:
-            told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
+                    line = self._line(group[0], requested, blocks[requested], _row(lines), after)
+                    lines.append(_as_kept(line) if requested in run[0].carry else self._with_upkeep(line, run))
+        if ended is not None and len(lines) > others and _row(lines).height:
+            lines.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(lines), self._none))
 
-    def _begin(self, told: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
+    def _begin(self, lines: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
         """Append a line for a chapter's base file, if the file contains the key or its commit dropped the key.
 
         `others` counts the lines of other file groups.
         """
-        row, begun = chapter.row, chapter.begun
-        if not row.height and not (chapter.rewrites and len(told) > others and _row(told).height):
+        row, begun = chapter.row, chapter.first_commit
+        if not row.height and not (chapter.rewrites and len(lines) > others and _row(lines).height):
             return
-        if told and told[-1].change == "removed" and told[-1].commit is begun:
-            told.pop()
+        if lines and lines[-1].change == "removed" and lines[-1].commit is begun:
+            lines.pop()
         given = tuple(self._merging.columns.stored) if row.height else ()
-        if row.height and not told and (begun is None or is_compaction(begun)):
+        if row.height and not lines and (begun is None or is_compaction(begun)):
             at = InstantTime(str(row[COMMIT_TIME][0]))
-            told.append(Line(group[0], at, "kept", None, row, given, _row(told), row, folded=begun))
+            lines.append(Line(group[0], at, "kept", None, row, given, _row(lines), row, folded=begun))
         else:
             assert begun is not None, "the commit of a base file is kept, or its line is the first"
             change: Change = "rewritten" if row.height else "removed"
-            told.append(Line(group[0], begun.requested, change, begun, row, given, _row(told), row))
+            lines.append(Line(group[0], begun.requested, change, begun, row, given, _row(lines), row))
 
     def _line(
         self, partition: str, requested: InstantTime, blocks: Sequence[Block], before: pl.DataFrame, after: pl.DataFrame
@@ -292,7 +292,15 @@ class _Life:
             given = tuple(stored if rows[-1].given is None else (c for c in stored if self._gives(rows[-1], c)))
             shown = self._merging.rule.show(written)
             return Line(
-                partition, requested, "upsert", commit, shown, given, before, after, afresh=len(rows) < len(blocks)
+                partition,
+                requested,
+                "upsert",
+                commit,
+                shown,
+                given,
+                before,
+                after,
+                after_delete=len(rows) < len(blocks),
             )
         deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
         ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
@@ -302,11 +310,11 @@ class _Life:
         carried: list[Completion] = []
         first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
         for chapter, following in pairwise(run[first:]):
-            if line.requested in following.logs or chapter.ended is None:
+            if line.requested in following.logs or chapter.last_commit is None:
                 continue
             if not self._is_passed_on(line, chapter, following):
-                return replace(line, folded=chapter.ended, carried=tuple(carried))
-            carried.append(chapter.ended)
+                return replace(line, folded=chapter.last_commit, carried=tuple(carried))
+            carried.append(chapter.last_commit)
         return replace(line, carried=tuple(carried))
 
     def _is_passed_on(self, line: Line, chapter: Chapter, following: Chapter) -> bool:
@@ -331,7 +339,7 @@ class _Life:
         return pl.DataFrame(schema=self._merging.columns.schema)
 
 
-class _Onto:
+class _MergedSoFar:
     """The row so far, onto which later lines are merged in request order.
 
     Deletes with ordering values also count against later lines and stay beside the row. Hudi folds partial updates with
@@ -363,8 +371,8 @@ def _as_base(row: pl.DataFrame) -> ParquetSource:
     return ParquetSource.in_memory(data.getvalue())
 
 
-def _row(told: Sequence[Line]) -> pl.DataFrame:
-    return told[-1].after if told else pl.DataFrame()
+def _row(lines: Sequence[Line]) -> pl.DataFrame:
+    return lines[-1].after if lines else pl.DataFrame()
 
 
 def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
@@ -377,4 +385,4 @@ def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
 
 
 def _as_kept(line: Line) -> Line:
-    return replace(line, change="kept" if line.change == "upsert" else line.change, commit=None, afresh=False)
+    return replace(line, change="kept" if line.change == "upsert" else line.change, commit=None, after_delete=False)

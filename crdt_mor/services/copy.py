@@ -37,7 +37,16 @@ from crdt_mor.log.tail import expire_versions, versions_in
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.services.copy_objects import GoneError, Moment, Wanted, listed, moment_of, sizes, superfluous, wanted
+from crdt_mor.services.copy_objects import (
+    GoneError,
+    Moment,
+    NeededObjects,
+    listed,
+    moment_of,
+    needed_objects,
+    sizes,
+    superfluous,
+)
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.store.across import bytes_held, put_across
 from crdt_mor.store.paths import TEMP_FOLDER, one_of_each_folder
@@ -240,7 +249,7 @@ class _Copying:
         value = moment.value
         self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
-        need = wanted(moment, listed(self._session.store))
+        need = needed_objects(moment, listed(self._session.store))
         self._put_missing(moment, need)
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
@@ -252,24 +261,24 @@ class _Copying:
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
-    def _put_missing(self, moment: Moment, need: Wanted) -> None:
+    def _put_missing(self, moment: Moment, need: NeededObjects) -> None:
         """Put missing objects; files ending instants for Hudi's readers come last, in order if readers may exist.
 
         Before these, check again if the copy may show this moment.
         """
         there = listed(self._target)
-        missing, told = _missing(need.objects, there, need.begun), _missing(need.told, there)
-        stats = (*need.objects, *need.told)
+        missing, endings = _missing(need.objects, there, need.beginnings), _missing(need.endings, there)
+        stats = (*need.objects, *need.endings)
         self._kept = sum(stat.path in there and stat.path not in self._made for stat in stats)
         progress = _Progress(len(stats), sizes(stats), self._tell)
-        progress.add(len(stats) - len(missing) - len(told), sizes(stats) - sizes(missing) - sizes(told))
+        progress.add(len(stats) - len(missing) - len(endings), sizes(stats) - sizes(missing) - sizes(endings))
         self._put(missing, "content", progress)
         self._make_durable(need.objects)
         is_read = PROPERTIES in there
-        if told and is_read:
+        if endings and is_read:
             self._run(events.require_movable(moment.value))
-        self._put(told, True if is_read else "content", progress, threads=1 if is_read else None)
-        self._make_durable(need.told)
+        self._put(endings, True if is_read else "content", progress, threads=1 if is_read else None)
+        self._make_durable(need.endings)
 
     def _put(self, stats: Sequence[Stat], durable: Durable, progress: _Progress, threads: int | None = None) -> None:
         source, target = self._session.store, self._target
@@ -302,7 +311,7 @@ class _Copying:
         else:
             self._target.make_durable(PROPERTIES)
 
-    def _remove(self, moment: Moment, need: Wanted) -> int:
+    def _remove(self, moment: Moment, need: NeededObjects) -> int:
         groups = superfluous(moment, need.paths, listed(self._target))
         for group in groups:
             self._run(_removed(group))

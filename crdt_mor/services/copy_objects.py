@@ -53,23 +53,23 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NeededObjects:
     """The objects of a moment.
 
     Attributes:
         objects: Objects to put in any order.
-        told: Files ending an instant in Hudi's timeline, in the order for Hudi's readers: by completion time.
-        begun: Paths in `objects` of files beginning an instant. Readers use only their names, so a power cut may have
-            emptied the files.
+        endings: Files ending an instant in Hudi's timeline, in the order for Hudi's readers: by completion time.
+        beginnings: Paths in `objects` of files beginning an instant. Readers use only their names, so a power cut may
+            have emptied the files.
     """
 
     objects: tuple[Stat, ...]
-    told: tuple[Stat, ...]
-    begun: frozenset[str]
+    endings: tuple[Stat, ...]
+    beginnings: frozenset[str]
 
     @property
     def paths(self) -> set[str]:
-        return {stat.path for stat in (*self.objects, *self.told)}
+        return {stat.path for stat in (*self.objects, *self.endings)}
 
 
 def listed(store: Store) -> dict[str, Stat]:
@@ -77,17 +77,17 @@ def listed(store: Store) -> dict[str, Stat]:
     return {stat.path: stat for stat in (*found, *store.walk(".hoodie"))}
 
 
-def wanted(moment: Moment, there: Mapping[str, Stat]) -> Wanted:
-    begun = list(_begun(moment, there))
-    objects = [*_data(moment, there), *_own(moment, there), *_history(moment, there), *begun]
-    return Wanted(tuple(objects), tuple(_told(moment, there)), frozenset(stat.path for stat in begun))
+def needed_objects(moment: Moment, listing: Mapping[str, Stat]) -> NeededObjects:
+    beginnings = list(_beginnings(moment, listing))
+    objects = [*_data(moment, listing), *_own_objects(moment, listing), *_history(moment, listing), *beginnings]
+    return NeededObjects(tuple(objects), tuple(_endings(moment, listing)), frozenset(stat.path for stat in beginnings))
 
 
-def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
+def _data(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
     """Yield base and log files; the staged file of an overwrite's base file before its renaming."""
     partitions = set()
     for file in files_needed(moment.value, moment.completions):
-        found = there.get(file.path) or there.get(file.staged)
+        found = listing.get(file.path) or listing.get(file.staged)
         if found is None:
             raise GoneError(file.path)
         if found.size != file.size:
@@ -98,105 +98,109 @@ def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
         partitions.add(file.partition)
         yield found
     metadata = (join_path(partition, PARTITION_METADATA) for partition in sorted(partitions))
-    yield from (there[path] for path in metadata if path in there)
+    yield from (listing[path] for path in metadata if path in listing)
 
 
-def _own(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
+def _own_objects(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
     """Yield segments and frozen plans, also those executed by a restore or completed by this version."""
     value = moment.value
     needed = [segment_path(name) for name in sorted(value.objects)]
     needed += [plan.path for plan in value.plans] + [restore.path for restore in value.restores]
     for path in needed:
-        if path not in there:
+        if path not in listing:
             raise GoneError(path)
-        yield there[path]
+        yield listing[path]
     ended = (plan_path(c.requested, c.nonce) for c in moment.completions if c.version == value.version)
-    yield from (there[path] for path in ended if path in there and path not in needed)
+    yield from (listing[path] for path in ended if path in listing and path not in needed)
 
 
-def _history(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
+def _history(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
     archive, folder = moment.value.archive, moment.projector.archive
-    if not _is_archived(moment, there):
+    if not _is_archived(moment, listing):
         return
     for path in (f"{folder}/{name}" for name in (manifest_name(archive.manifest), *archive.files)):
-        if path not in there:
+        if path not in listing:
             raise GoneError(path)
-        yield there[path]
+        yield listing[path]
 
 
-def _is_archived(moment: Moment, there: Mapping[str, Stat]) -> bool:
+def _is_archived(moment: Moment, listing: Mapping[str, Stat]) -> bool:
     """Return True if the archived instants are in Hudi's history, so the active timeline may lack them."""
     archive = moment.value.archive
     manifest = f"{moment.projector.archive}/{manifest_name(archive.manifest)}"
-    return archive.manifest > 0 and (archive.version < moment.value.version or manifest in there)
+    return archive.manifest > 0 and (archive.version < moment.value.version or manifest in listing)
 
 
-def _active(moment: Moment, there: Mapping[str, Stat]) -> list[Completion]:
+def _active(moment: Moment, listing: Mapping[str, Stat]) -> list[Completion]:
     archive = moment.value.archive
-    watermark = archive.watermark if _is_archived(moment, there) else archive.since
+    watermark = archive.watermark if _is_archived(moment, listing) else archive.since
     return [c for c in moment.completions if c.requested > watermark]
 
 
-def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
+def _beginnings(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
     value, folder = moment.value, moment.projector.folder
-    known = {c.requested for c in _active(moment, there)}
+    known = {c.requested for c in _active(moment, listing)}
     known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
-    for path, name in _timeline(folder, there):
+    for path, name in _timeline(folder, listing):
         if name is None and path == f"{folder}/.crdt_mor":
-            yield there[path]
+            yield listing[path]
         if name is not None and name.state != "completed" and name.action != SAVEPOINT and name.requested in known:
-            yield there[path]
+            yield listing[path]
 
 
-def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
+def _endings(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
     """Yield the files of Hudi's active timeline that end instants, and the files of savepoints.
 
     Files of this version's events may not exist yet.
     """
     value = moment.value
-    for completion in _active(moment, there):
+    for completion in _active(moment, listing):
         path = moment.projector.path(completed_name(completion))
-        if path in there:
-            yield there[path]
+        if path in listing:
+            yield listing[path]
         elif completion.version != value.version:
             raise GoneError(path)
     for savepoint in value.savepoints:
         for path in reversed(moment.projector.savepoint_paths(savepoint)):
-            if path in there:
-                yield there[path]
+            if path in listing:
+                yield listing[path]
             elif savepoint.version != value.version:
                 raise GoneError(path)
 
 
-def _timeline(folder: str, there: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
-    paths = [path for path in there if path.rpartition("/")[0] == folder]
+def _timeline(folder: str, listing: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
+    paths = [path for path in listing if path.rpartition("/")[0] == folder]
     return [(path, timeline_file_name(path)) for path in paths]
 
 
 # --- obsolete objects of a copy ---------------------------------------------------------------------------------------
 
 
-def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[list[str]]:
+def superfluous(moment: Moment, kept: set[str], listing: Iterable[str]) -> list[list[str]]:
     """Return the obsolete objects of a copy, in groups in the order of removal.
 
     Each belongs to a finished instant, version or plan, so no concurrent copy or later write needs it.
     """
-    going = [path for path in there if path not in kept]
+    obsolete = [path for path in listing if path not in kept]
     folder, value = moment.projector.folder, moment.value
     known = {c.requested for c in moment.completions if c.requested > value.archive.watermark}
-    told = [(path, name) for path, name in _timeline(folder, going) if name and _is_untold(moment, path, name, known)]
-    archived = [(path, name) for path, name in told if name.requested <= value.archive.watermark]
-    dropped = [(path, name) for path, name in told if name.requested > value.archive.watermark]
+    files = [
+        (path, name)
+        for path, name in _timeline(folder, obsolete)
+        if name and _is_old_timeline_file(moment, path, name, known)
+    ]
+    archived = [(path, name) for path, name in files if name.requested <= value.archive.watermark]
+    dropped = [(path, name) for path, name in files if name.requested > value.archive.watermark]
     return [
         [path for path, name in dropped if name.state == "completed"],
-        [path for path in going if _is_old_data(value, path)],
+        [path for path in obsolete if _is_old_data(value, path)],
         [path for path, name in dropped if name.state != "completed"],
         [path for path, _ in sorted(archived, key=lambda item: when_removed(item[1]))],
-        [path for path in going if _is_old_history(moment, path) or _is_old_own(value, path)],
+        [path for path in obsolete if _is_old_history(moment, path) or _is_old_own(value, path)],
     ]
 
 
-def _is_untold(moment: Moment, path: str, name: TimelineFileName, known: set[InstantTime]) -> bool:
+def _is_old_timeline_file(moment: Moment, path: str, name: TimelineFileName, known: set[InstantTime]) -> bool:
     value = moment.value
     if name.action == SAVEPOINT:
         return name.requested <= value.clock and all(

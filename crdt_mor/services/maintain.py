@@ -41,7 +41,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, waits_of
+from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, waiting_texts
 from crdt_mor.services import erasure as erase
 from crdt_mor.services import service
 from crdt_mor.services.archive import archivable_now, archive
@@ -103,7 +103,7 @@ def maintain(
 def _waits(run: _Run) -> Iterator[str]:
     session, policies = run.session, run.policies
     value = session.known_tail()
-    yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
+    yield from waiting_texts(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
     if not RetentionPolicy.of(policies).keeps_everything:
         yield f"clean is due when history is older than {_kept(policies)}"
 

@@ -49,8 +49,8 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.resolving import NOTHING
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
 from crdt_mor.services.verify_deep import ask_fold
-from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
-from crdt_mor.services.verify_given import as_not_given, given
+from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, finding
+from crdt_mor.services.verify_given import as_unreadable, read_object
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
@@ -114,13 +114,13 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
     try:
         data = session.run(read_properties())
         if data is None:
-            yield found("settings", PROPERTIES, "the file is missing")
+            yield finding("settings", PROPERTIES, "the file is missing")
         elif not data.endswith((b"\n", b"\r")):
-            yield found("settings", PROPERTIES, "the file was truncated: its last line has no end")
+            yield finding("settings", PROPERTIES, "the file was truncated: its last line has no end")
         else:
             yield from _ask_told(decode_table(data, PROPERTIES))
     except CrdtMorError as error:
-        yield found("settings", PROPERTIES, str(error))
+        yield finding("settings", PROPERTIES, str(error))
 
 
 def _ask_told(said: Mapping[str, str]) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def _ask_told(said: Mapping[str, str]) -> Iterator[Finding]:
     for key, expected in config.told_of_merge().items() if config.ours else ():
         if said.get(key) != expected:
             other = f"Hudi's readers are told a different merge. {key}={said.get(key)} expected={expected}"
-            yield found("properties", PROPERTIES, f"{other} merge={config.merge}")
+            yield finding("properties", PROPERTIES, f"{other} merge={config.merge}")
 
 
 class _MovedOnError(Exception):
@@ -254,7 +254,7 @@ class _Run:
     def _ask_file(self, file: DataFile, commit: Completion) -> Faults:
         session, faults = self.session, Faults(file.path, file.group)
         try:
-            with as_not_given(session):
+            with as_unreadable(session):
                 stat = surely(session.store, file.path, session.store.stat)
                 if stat is None and not file.staged:
                     self._note_gone(faults)
@@ -317,7 +317,7 @@ class _Run:
         faults = Faults(slice_.files[0].path, slice_.group)
         read = _Rows(faults, [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})])
         try:
-            with as_not_given(self.session):
+            with as_unreadable(self.session):
                 for frame in snapshot.with_slices([slice_]).frames([*schema], None):
                     read.rows += frame.height
                     ask_keys(config, slice_, frame.select(kept), faults)
@@ -342,12 +342,12 @@ class _Run:
         for partition in sorted({file.partition for file, commit in files if not commit.adopted}):
             put = metadata_put(partition, EPOCH)
             try:
-                data = given(self.session, put.path)
+                data = read_object(self.session, put.path)
                 wrong: str | FormatError | None = _LOST if data is None else _misled(data, put)
             except FormatError as error:
                 wrong = error
             if wrong is not None:
-                self.findings.append(found("partition metadata", put.path, wrong))
+                self.findings.append(finding("partition metadata", put.path, wrong))
 
 
 def _misled(data: bytes, put: Put) -> str | None:
@@ -383,6 +383,6 @@ def _ask_hint(snapshot: Snapshot, slice_: FileSlice, faults: Faults) -> Iterator
     told, known = from_bytes(hint, resolved.name(slice_)), resolved.of(slice_)
     if told is None:
         said = "the hint is damaged or belongs to other files: readers ignore it and merge the file group"
-        yield found("hint", path, said, slice_.group)
+        yield finding("hint", path, said, slice_.group)
     elif known is not None and told != known:
         faults.fail("shown rows", f"a hint disagrees with the visible rows of the file group. hint={path}")

@@ -88,7 +88,7 @@ CHECKS: Final = MappingProxyType({
         "remove the named hint; please report it with a copy of the hint",
     ),
     "fold": ("the rows that readers see differ from the rows of the commits", _REPORT),
-    "told": (
+    "unprojected": (
         "Hudi's readers miss the event for now; a compaction by Hudi would miss it too, and the table be refused",
         "run crdt-mor maintain to tell Hudi before its next turn. A live writer does so in a moment",
     ),
@@ -109,7 +109,7 @@ class Finding:
         partition: Partition of a data file; empty for other objects.
         file_group: File group id of a data file; empty for other objects.
         rows: Number of wrong rows; None if unknown or not about rows.
-        said: Description of the first case.
+        description: Description of the first case.
         means: Effect on readers.
         advice: The repair.
     """
@@ -119,20 +119,20 @@ class Finding:
     partition: str
     file_group: str
     rows: int | None
-    said: str
+    description: str
     means: str
     advice: str
 
 
-class NotGivenError(FormatError):
+class UnreadableObjectError(FormatError):
     """The store cannot read an object, but can read others. The object's bytes may be whole."""
 
 
-def found(
+def finding(
     check: str, path: str, said: str | CrdtMorError, group: FileGroup = _NO_GROUP, rows: int | None = None
 ) -> Finding:
     means, advice = CHECKS[check]
-    if isinstance(said, NotGivenError):
+    if isinstance(said, UnreadableObjectError):
         advice = f"{_NOT_GIVEN}; if it stays unreadable, {advice}"
     return Finding(check, path, *group, rows, str(said), means, advice)
 

@@ -12,24 +12,24 @@ from typing import TypeVar
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events.session import Session
 from crdt_mor.log.paths import PROPERTIES
-from crdt_mor.services.verify_findings import NotGivenError
+from crdt_mor.services.verify_findings import UnreadableObjectError
 from crdt_mor.store.absences import ContradictedError, surely
 
 T = TypeVar("T")
 
 
 @contextmanager
-def as_not_given(session: Session) -> Iterator[None]:
+def as_unreadable(session: Session) -> Iterator[None]:
     try:
         yield
     except ContradictedError:
         raise
     except StorageUnavailableError as error:
         session.store.read(PROPERTIES)
-        raise NotGivenError(f"the store cannot read this object, but can read others: {error}") from error
+        raise UnreadableObjectError(f"the store cannot read this object, but can read others: {error}") from error
 
 
-def given(session: Session, path: str) -> bytes | None:
+def read_object(session: Session, path: str) -> bytes | None:
     """Return an object, or None if absent. Raise `NotGivenError` if two reads fail."""
     return twice(session, lambda: surely(session.store, path, session.store.read))
 
@@ -41,5 +41,5 @@ def twice(session: Session, ask: Callable[[], T]) -> T:
     except ContradictedError:
         raise
     except StorageUnavailableError:
-        with as_not_given(session):
+        with as_unreadable(session):
             return ask()

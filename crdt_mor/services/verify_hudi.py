@@ -40,13 +40,13 @@ from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.services.verify_findings import Finding, found
-from crdt_mor.services.verify_given import given
+from crdt_mor.services.verify_findings import Finding, finding
+from crdt_mor.services.verify_given import read_object
 from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, record_fault, savepoint_fault
 
 
 @dataclass(slots=True)
-class Told:
+class HudiReport:
     """The findings by path, and the number of files read.
 
     Attributes:
@@ -60,38 +60,38 @@ class Told:
     is_ahead: bool = False
 
 
-def reread_hudi(session: Session) -> Told:
+def reread_hudi(session: Session) -> HudiReport:
     """Check Hudi's timeline; report only findings of two looks."""
-    first = _look(session)
+    first = _check_once(session)
     if not first.findings and not first.hints:
         return first
-    second = _look(session)
+    second = _check_once(session)
     second.findings = {path: said for path, said in second.findings.items() if path in first.findings}
     second.hints = [hint for hint in second.hints if hint in first.hints]
     return second
 
 
-def _look(session: Session) -> Told:
+def _check_once(session: Session) -> HudiReport:
     value = session.tail()
-    told = Told()
+    report = HudiReport()
     if value.version == 0 or session.config.layout_one:
-        return told
+        return report
     commits = session.run(all_completions(value))
     own = {c.requested: c for c in commits if not c.adopted}
     folder = session.publisher.projector.folder
-    named: dict[str, TimelineFileName] = {}
+    names: dict[str, TimelineFileName] = {}
     for stat in session.store.list(folder):
         name = timeline_file_name(stat.path)
         if name is not None:
-            named[stat.path] = name
+            names[stat.path] = name
     expected = _Expected.of(session, value)
-    _ask_active(session, value, own, expected, named, told)
-    _ask_plans(session, value, named, told)
-    _ask_savepoints(session, value, commits, named, told)
-    _ask_strangers(session, value, {c.requested for c in commits}, named, told)
+    _ask_active(session, value, own, expected, names, report)
+    _ask_plans(session, value, names, report)
+    _ask_savepoints(session, value, commits, names, report)
+    _ask_strangers(session, value, {c.requested for c in commits}, names, report)
     if value.archive.manifest and value.archive.version < value.version:
-        _ask_history(session, value, own, expected, told)
-    return told
+        _ask_history(session, value, own, expected, report)
+    return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class _Expected:
         """Return the frozen plan of a service, if intact. Damage is reported for open plans only."""
         path = plan_path(completion.requested, completion.nonce)
         with suppress(FormatError):
-            return given(self.session, path) if path in self.plans else None
+            return read_object(self.session, path) if path in self.plans else None
         return None
 
     def difference(self, completion: Completion, record: bytes | None, data: bytes, path: str) -> str | None:
@@ -129,8 +129,8 @@ def _ask_active(
     value: Timeline,
     own: Mapping[InstantTime, Completion],
     expected: _Expected,
-    named: Mapping[str, TimelineFileName],
-    told: Told,
+    names: Mapping[str, TimelineFileName],
+    report: HudiReport,
 ) -> None:
     projector = session.publisher.projector
     for completion in own.values():
@@ -138,39 +138,43 @@ def _ask_active(
             continue
         path = projector.path(completed_name(completion))
         gone = f"Hudi is not told of a commit: its file is missing. instant={completion.requested}"
-        data = _file_of(session, completion.version, value, path, gone, named, told)
-        record = _ask_record(session, completion, expected, named, told)
+        data = _file_of(session, completion.version, value, path, gone, names, report)
+        record = _ask_record(session, completion, expected, names, report)
         if data is not None and (differs := expected.difference(completion, record, data, path)) is not None:
-            told.findings[path] = found("Hudi's timeline", path, f"{differs}. instant={completion.requested}")
+            report.findings[path] = finding("Hudi's timeline", path, f"{differs}. instant={completion.requested}")
 
 
 def _ask_record(
-    session: Session, completion: Completion, expected: _Expected, named: Mapping[str, TimelineFileName], told: Told
+    session: Session,
+    completion: Completion,
+    expected: _Expected,
+    names: Mapping[str, TimelineFileName],
+    report: HudiReport,
 ) -> bytes | None:
     """Check and return the record of a service's plan; None for a write, because nobody reads its record."""
     action = action_ending_as(completion.action)
     if action is WRITE:
         return None
     path = session.publisher.projector.path(TimelineFileName(completion.requested, action.name, action.begin_states[0]))
-    data = _read(session, path, named, told)
+    data = _read(session, path, names, report)
     if data is None:
         return None
-    told.objects += 1
+    report.objects += 1
     plan = expected.plan(completion) if isinstance(action, PlannedAction | SettledAction) else None
-    _hold(told, path, completion.requested, lambda: record_fault(action, completion, plan, data, path))
+    _hold(report, path, completion.requested, lambda: record_fault(action, completion, plan, data, path))
     return data
 
 
-def _hold(told: Told, path: str, instant: InstantTime, fault: Callable[[], str | None]) -> None:
+def _hold(report: HudiReport, path: str, instant: InstantTime, fault: Callable[[], str | None]) -> None:
     try:
         said = fault()
     except CrdtMorError as error:
         said = str(error)
     if said is not None:
-        told.findings[path] = found("Hudi's timeline", path, f"{said}. instant={instant}")
+        report.findings[path] = finding("Hudi's timeline", path, f"{said}. instant={instant}")
 
 
-def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
+def _ask_plans(session: Session, value: Timeline, names: Mapping[str, TimelineFileName], report: HudiReport) -> None:
     for plan in value.plans:
         action = planned_action(plan.action)
         if not action.shown_while_open:
@@ -178,18 +182,18 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
         path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begin_states[0]))
         frozen = session.store.read(plan.path)
         gone = f"Hudi is not told of an open plan: its file is missing. instant={plan.barrier}"
-        data = _file_of(session, plan.version, value, path, gone, named, told)
+        data = _file_of(session, plan.version, value, path, gone, names, report)
         if data is None or frozen is None:
             continue
-        _hold(told, path, plan.barrier, partial(record_fault, action, None, frozen, data, path))
+        _hold(report, path, plan.barrier, partial(record_fault, action, None, frozen, data, path))
 
 
 def _ask_savepoints(
     session: Session,
     value: Timeline,
     commits: Sequence[Completion],
-    named: Mapping[str, TimelineFileName],
-    told: Told,
+    names: Mapping[str, TimelineFileName],
+    report: HudiReport,
 ) -> None:
     """Check the savepoints told to Hudi: without the completed file, Hudi's cleaner removes a savepoint's files.
 
@@ -199,25 +203,25 @@ def _ask_savepoints(
         if not savepoint.is_in_hudi:
             continue
         path, inflight = session.publisher.projector.savepoint_paths(savepoint)
-        if path not in named and savepoint.version < value.version:
-            begun = _read(session, inflight, named, told)
+        if path not in names and savepoint.version < value.version:
+            begun = _read(session, inflight, names, report)
             if begun is None or not _is_of(savepoint, begun, inflight):
                 continue
         gone = f"Hudi is not told of a savepoint: its file is missing. name={savepoint.name}"
-        data = _file_of(session, savepoint.version, value, path, gone, named, told)
+        data = _file_of(session, savepoint.version, value, path, gone, names, report)
         if data is None:
             continue
         if not _is_of(savepoint, data, path):
-            told.findings[path] = found(
+            report.findings[path] = finding(
                 "Hudi's timeline", path, f"the file of another savepoint. name={savepoint.name}"
             )
             continue
         shown = [commit for commit in commits if Cut("completed", savepoint.at).shows(commit)]
-        _hold(told, path, savepoint.marks, partial(savepoint_fault, savepoint, shown, data, path))
-        begun = _read(session, inflight, named, told)
+        _hold(report, path, savepoint.marks, partial(savepoint_fault, savepoint, shown, data, path))
+        begun = _read(session, inflight, names, report)
         if begun and begun != data:  # Hudi leaves the inflight file empty
             said = f"the inflight file differs from the completed file. name={savepoint.name}"
-            told.findings[inflight] = found("Hudi's timeline", inflight, said)
+            report.findings[inflight] = finding("Hudi's timeline", inflight, said)
 
 
 def _is_of(savepoint: Savepoint, data: bytes, path: str) -> bool:
@@ -230,30 +234,36 @@ def _file_of(
     value: Timeline,
     path: str,
     gone: str,
-    named: Mapping[str, TimelineFileName],
-    told: Told,
+    names: Mapping[str, TimelineFileName],
+    report: HudiReport,
 ) -> bytes | None:
     """Return a file that tells Hudi of an event; None, with a finding or hint, if it cannot be read."""
-    data = _read(session, path, named, told)
+    data = _read(session, path, names, report)
     if data is not None:
-        told.objects += 1
-    elif path not in told.findings and version >= value.version:
-        told.hints.append(found("told", path, f"Hudi was not told of the newest version yet. version={version}"))
-    elif path not in told.findings:
-        told.findings[path] = found("Hudi's timeline", path, gone)
+        report.objects += 1
+    elif path not in report.findings and version >= value.version:
+        report.hints.append(
+            finding("unprojected", path, f"Hudi was not told of the newest version yet. version={version}")
+        )
+    elif path not in report.findings:
+        report.findings[path] = finding("Hudi's timeline", path, gone)
     return data
 
 
-def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], told: Told) -> bytes | None:
+def _read(session: Session, path: str, names: Mapping[str, TimelineFileName], report: HudiReport) -> bytes | None:
     try:
-        return given(session, path) if path in named else None
+        return read_object(session, path) if path in names else None
     except FormatError as error:
-        told.findings[path] = found("Hudi's timeline", path, error)
+        report.findings[path] = finding("Hudi's timeline", path, error)
         return None
 
 
 def _ask_strangers(
-    session: Session, value: Timeline, known: set[InstantTime], named: Mapping[str, TimelineFileName], told: Told
+    session: Session,
+    value: Timeline,
+    known: set[InstantTime],
+    names: Mapping[str, TimelineFileName],
+    report: HudiReport,
 ) -> None:
     """Check that each completed file with our key belongs to a known instant, or to an instant dropped by a restore.
 
@@ -264,7 +274,7 @@ def _ask_strangers(
     unfinished |= {r.requested for r in value.rolled_back}
     strange = {
         path: name
-        for path, name in named.items()
+        for path, name in names.items()
         if name.state == "completed"
         and name.action != SAVEPOINT
         and name.requested not in known
@@ -275,33 +285,33 @@ def _ask_strangers(
     notes = session.run(notes_of_copies()) if strange else []
     copied = max((note.clock for note in notes), default=EPOCH)
     for path, name in strange.items():
-        data = _read(session, path, named, told) if name.requested not in dropped else None
+        data = _read(session, path, names, report) if name.requested not in dropped else None
         if data is None or not bears_our_key(name, data, path):
             continue
-        told.objects += 1
+        report.objects += 1
         if name.requested <= copied:
-            told.is_ahead = True
+            report.is_ahead = True
         else:
             said = f"no version of the timeline completed this instant. instant={name.requested}"
             is_later = (name.completed or name.requested) > value.clock
-            told.findings[path] = found("lost version" if is_later else "unknown instant", path, said)
+            report.findings[path] = finding("lost version" if is_later else "unknown instant", path, said)
 
 
 # --- the history ------------------------------------------------------------------------------------------------------
 
 
 def _ask_history(
-    session: Session, value: Timeline, own: Mapping[InstantTime, Completion], expected: _Expected, told: Told
+    session: Session, value: Timeline, own: Mapping[InstantTime, Completion], expected: _Expected, report: HudiReport
 ) -> None:
     folder = session.publisher.projector.archive
     if session.run(is_archived_by_others(session.publisher.projector, value)):
         return
     path = f"{folder}/{manifest_name(value.archive.manifest)}"
     try:
-        names = _named_in(session, path, value, told)
-        instants = [row for name in names for row in _rows_of(session, f"{folder}/{name}", told)]
+        names = _named_in(session, path, value, report)
+        instants = [row for name in names for row in _rows_of(session, f"{folder}/{name}", report)]
     except FormatError as error:
-        told.findings[path] = found("Hudi's history", path, error)
+        report.findings[path] = finding("Hudi's history", path, error)
         return
     held = {row.name.requested: row for row in instants}
     for completion in own.values():
@@ -312,29 +322,29 @@ def _ask_history(
                 said = expected.difference(completion, None, row.metadata, path)
             if said is not None:
                 place = f"{path}#{completion.requested}"
-                told.findings[place] = found("Hudi's history", path, f"{said}. instant={completion.requested}")
+                report.findings[place] = finding("Hudi's history", path, f"{said}. instant={completion.requested}")
     late = [time for time in held if time > value.archive.watermark]
     if late:
         above = (
             f"an instant of the history is above the watermark. instant={late[0]} watermark={value.archive.watermark}"
         )
-        told.findings[path] = found("Hudi's history", path, above)
+        report.findings[path] = finding("Hudi's history", path, above)
 
 
-def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple[str, ...]:
-    data = given(session, path)
+def _named_in(session: Session, path: str, value: Timeline, report: HudiReport) -> tuple[str, ...]:
+    data = read_object(session, path)
     if data is None:
         raise FormatError(f"the manifest of the history is missing. file={path}")
-    told.objects += 1
+    report.objects += 1
     names = decode_manifest(data, path)
     if names != value.archive.files:
         raise FormatError(f"the manifest and the value name different files. file={path} names={names[:5]}")
     return names
 
 
-def _rows_of(session: Session, path: str, told: Told) -> list[ArchivedInstant]:
-    data = given(session, path)
+def _rows_of(session: Session, path: str, report: HudiReport) -> list[ArchivedInstant]:
+    data = read_object(session, path)
     if data is None:
         raise FormatError(f"a data file of the history is missing. file={path}")
-    told.objects += 1
+    report.objects += 1
     return decode_instants(data, path)

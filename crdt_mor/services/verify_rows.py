@@ -28,7 +28,7 @@ from crdt_mor.model.rules import Rules
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.read.damage import POLARS_ERRORS
-from crdt_mor.services.verify_findings import Finding, found
+from crdt_mor.services.verify_findings import Finding, finding
 from crdt_mor.write.adopted_keys import key_columns, misplaced_rows
 from crdt_mor.write.rules import broken_by
 
@@ -83,7 +83,7 @@ class Faults:
 
     def findings(self) -> Iterator[Finding]:
         for check, said in self._first.items():
-            yield found(check, self.path, said, self.group, self._rows[check])
+            yield finding(check, self.path, said, self.group, self._rows[check])
 
 
 def ask_states(merging: Merging, rows: pl.DataFrame, faults: Faults) -> None:
@@ -120,8 +120,8 @@ def ask_keys(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame, faults
         return
     try:
         for row in misplaced_rows(config, slice_, frame):
-            facts = f"key={row.key!r} found={row.found!r} made={row.made!r}"
-            faults.note(row.what, f"a write would give this row a different {row.what}: {facts}", 1)
+            facts = f"key={row.key!r} found={row.stored!r} made={row.computed!r}"
+            faults.note(row.kind, f"a write would give this row a different {row.kind}: {facts}", 1)
     except InvalidInputError as error:
         faults.note("record key", str(error), frame.height)
 

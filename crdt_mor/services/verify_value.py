@@ -32,8 +32,8 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
-from crdt_mor.services.verify_findings import Finding, found
-from crdt_mor.services.verify_given import given, twice
+from crdt_mor.services.verify_findings import Finding, finding
+from crdt_mor.services.verify_given import read_object, twice
 
 P = TypeVar("P")
 
@@ -96,20 +96,20 @@ def _read_segments(session: Session, read: Reread) -> bool:
             held.append((segment, twice(session, partial(_segment, session, segment))))
         except SegmentGoneError as error:
             gone = True
-            read.findings.append(found("segment", path, str(error)))
+            read.findings.append(finding("segment", path, str(error)))
         except FormatError as error:
-            read.findings.append(found("segment", path, error))
+            read.findings.append(finding("segment", path, error))
         else:
             read.objects += 1
             if segment.size and stat is not None and stat.size != segment.size:
                 said = f"the segment's size differs from the value. bytes={segment.size} found={stat.size}"
-                read.findings.append(found("segment", path, said))
+                read.findings.append(finding("segment", path, said))
     commits = [*(c for _, some in held for c in some), *read.value.completions]
     read.commits = sorted(commits, key=lambda c: c.completed)
     needed = _needed_now(session, read)
     for segment, some in held:
         if (broken := broken_promise(segment, some, needed)) is not None:
-            read.findings.append(found("segment", segment_path(segment.name), broken))
+            read.findings.append(finding("segment", segment_path(segment.name), broken))
     return gone
 
 
@@ -138,7 +138,7 @@ def _note_broken(read: Reread, holds: Callable[..., object], version: int, first
     sentence = (holds.__doc__ or holds.__name__).partition("\n")[0].removesuffix(".")
     more = f" and {count - 1} more" if count > 1 else ""
     said = f"an invariant is broken: {sentence}. invariant={holds.__name__} {first}{more}"
-    read.findings.append(found("invariant", version_path(version), said))
+    read.findings.append(finding("invariant", version_path(version), said))
 
 
 # --- older versions ---------------------------------------------------------------------------------------------------
@@ -154,16 +154,16 @@ def _read_versions(session: Session, read: Reread) -> None:
     for number in _standing(session, read.value):
         path = version_path(number)
         try:
-            data = given(session, path)
+            data = read_object(session, path)
         except FormatError as error:
-            read.findings.append(found("old version", path, error))
+            read.findings.append(finding("old version", path, error))
             before = None
             continue
         if data is None:
             if before is not None and session.run(still_stands(before)):  # else publishers deleted both meanwhile
                 newest = read.value.version
                 said = f"a version is missing between others. before={before.version} newest={newest}"
-                read.findings.append(found("old version", path, said))
+                read.findings.append(finding("old version", path, said))
             before = None
             continue
         read.objects += 1
@@ -174,7 +174,7 @@ def _read_versions(session: Session, read: Reread) -> None:
             before = None  # objects named only by this version may be swept; others were checked before
             continue
         except FormatError as error:
-            read.findings.append(found("old version", path, str(error)))
+            read.findings.append(finding("old version", path, str(error)))
             before = None
             continue
         if before is not None and path.rpartition("/")[2] > copied:  # a copy's versions up to its note are no events
@@ -227,11 +227,11 @@ def _read_plans(session: Session, read: Reread) -> None:
             continue
         if frozen.barrier != plan.barrier or frozen.table_id not in (None, read.value.table_id):
             said = f"another plan than the value names. barrier={plan.barrier} found={frozen.barrier}"
-            read.findings.append(found("plan", plan.path, said))
+            read.findings.append(finding("plan", plan.path, said))
         for group in frozen.file_groups:
             if group in taken:
                 said = f"two open plans contain one file group. file_group={group[1]} other={taken[group]}"
-                read.findings.append(found("plan", plan.path, said, group))
+                read.findings.append(finding("plan", plan.path, said, group))
             taken[group] = plan.path
     for restore in read.value.restores:
         _plan_at(session, read, "restore plan", restore.path, RestorePlan.decode)
@@ -240,27 +240,27 @@ def _read_plans(session: Session, read: Reread) -> None:
     for note in notes:
         if note.size or not counts(note, now_ms):
             said = "a note of a failed compaction is old or not empty: planners ignore the note"
-            read.hints.append(found("hint", note.path, f"{said}. bytes={note.size}"))
+            read.hints.append(finding("hint", note.path, f"{said}. bytes={note.size}"))
 
 
 def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
     """Return a plan; None, with a finding, if it is unreadable and still needed."""
     try:
-        data = given(session, path)
+        data = read_object(session, path)
         if data is not None:
             read.objects += 1
             return decode(data, path)
         tail = session.tail()
         if path in {*(plan.path for plan in tail.plans), *(restore.path for restore in tail.restores)}:
-            read.findings.append(found(check, path, "the object is gone"))
+            read.findings.append(finding(check, path, "the object is gone"))
         return None
     except StorageUnavailableError:
         raise
     except CrdtMorError as error:
-        read.findings.append(found(check, path, error))
+        read.findings.append(finding(check, path, error))
         return None
 
 
 def unreadable(session: Session, error: CrdtMorError) -> Iterator[Finding]:
     listed = versions_in(session.store)
-    yield found("version", listed[-1].path if listed else VERSIONS, str(error))
+    yield finding("version", listed[-1].path if listed else VERSIONS, str(error))

@@ -50,14 +50,14 @@ _COPY: Final = "copy it: Table.create(...).append(Table.open(...).scan())"
 class MisplacedRow:
     """A row that would get another key, partition or bucket if it were written again.
 
-    what: "record key", "partition path" or "bucket".
-    found, made: the stored and the recomputed value; None: there is no such bucket.
+    kind: "record key", "partition path" or "bucket".
+    stored, computed: the stored and the recomputed value; None: there is no such bucket.
     """
 
-    what: str
+    kind: str
     key: str
-    found: object
-    made: object
+    stored: object
+    computed: object
     partition: str
     file_id: str
 
@@ -182,17 +182,17 @@ def _refusal(
     config: TableConfig, wrong: MisplacedRow, sample: Sequence[tuple[FileSlice, pl.DataFrame]]
 ) -> InvalidInputError:
     return InvalidInputError(
-        f"Hudi gave a row another {wrong.what} than this release would; the row would live twice after a rewrite: "
-        f"{_way(config, wrong.what, sample)}. "
-        f"key={wrong.key!r} {wrong.what.replace(' ', '_')}={wrong.found!r} ours={wrong.made!r} "
+        f"Hudi gave a row another {wrong.kind} than this release would; the row would live twice after a rewrite: "
+        f"{_way(config, wrong.kind, sample)}. "
+        f"key={wrong.key!r} {wrong.kind.replace(' ', '_')}={wrong.stored!r} ours={wrong.computed!r} "
         f"buckets={config.buckets} hash_fields={list(config.key.hash_fields or config.key.fields)} "
         f"partition={wrong.partition!r} file_group={wrong.file_id}"
     )
 
 
-def _way(config: TableConfig, what: str, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:
+def _way(config: TableConfig, kind: str, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:
     others = f"let Hudi write this table, or {_COPY}"
-    if what != "bucket":
+    if kind != "bucket":
         return others
     if fitting := _fitting(config, sample):
         return f"set in hoodie.properties: {fitting}. The sampled rows fit this. Otherwise {others}"

@@ -57,11 +57,11 @@ def declared_by_user(
     session: Session,
     partitions: Collection[object] | None,
     columns: Collection[str] | None,
-    brought: Iterable[str] = (),
+    row_columns: Iterable[str] = (),
 ) -> Declared:
     """Return the user's declaration; raise for unknown partitions or columns.
 
-    partitions: named as for an overwrite. brought: column names of the rows, including new ones.
+    partitions: named as for an overwrite. row_columns: column names of the rows, including new ones.
     """
     from crdt_mor.write.overwrite import rehearsal, scope_of  # rarely needed
 
@@ -74,13 +74,13 @@ def declared_by_user(
                 f"a write declares at most {NAMES_MAX} {kind}, because each timeline version stores them: declare "
                 f"fewer, or omit them, and later updates wait for this write. {kind}={len(given)}"
             )
-    _refuse_unknown(columns or (), session.config, tail, brought)
+    _refuse_unknown(columns or (), session.config, tail, row_columns)
     return declared_of(paths, names, existing=False)
 
 
-def _refuse_unknown(columns: Collection[str], config: TableConfig, tail: Timeline, brought: Iterable[str]) -> None:
+def _refuse_unknown(columns: Collection[str], config: TableConfig, tail: Timeline, row_columns: Iterable[str]) -> None:
     schema = shown_table(config, tail)[1]
-    known = [*schema.declared.names, *brought]
+    known = [*schema.declared.names, *row_columns]
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise InvalidInputError(

@@ -56,7 +56,7 @@ class NamedStatements:
     @property
     def names(self) -> Names:
         """The names of the columns, including new ones of the statements."""
-        return self.statements.names if self.called is None else self.called.with_brought(self.statements.shown)
+        return self.statements.names if self.called is None else self.called.with_added(self.statements.shown)
 
     @property
     def config(self) -> TableConfig:

@@ -154,7 +154,7 @@ class OpenWrite:
         logs = self._staging(view.value.file_ids).stage(statements.collected, in_memory)
         growth = statements.growth
         own = view.with_own(logs, view.schema if growth is None else view.schema.grow(growth))
-        return replace(own, called=own.names.with_brought(statements.shown))
+        return replace(own, called=own.names.with_added(statements.shown))
 
     def publish_growth(self) -> Timeline | None:
         """Publish the statements' new columns and types as an event of its own; None if there are none.

@@ -196,7 +196,7 @@ class Statements:
     @property
     def names(self) -> Names:
         """The names of the columns, including new ones."""
-        return self.value.names.with_brought(self.shown)
+        return self.value.names.with_added(self.shown)
 
     @property
     def rules(self) -> Rules:

@@ -140,12 +140,12 @@ class DriverMessage:
     requested: InstantTime
     seal: str
 
-    def tell(self, session: Session, data: bytes) -> None:
+    def write(self, session: Session, data: bytes) -> None:
         session.store.put(self._path, self._sealed(data) + data, durable=False)
 
-    def told(self, session: Session) -> bytes:
-        found = session.store.read(self._path) or b""
-        seal, data = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
+    def read(self, session: Session) -> bytes:
+        message = session.store.read(self._path) or b""
+        seal, data = message[:_SEAL_BYTES], message[_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._sealed(data)):
             raise StorageUnavailableError(
                 f"the message of this write's tasks is gone or forged: write again. file={self._path}"

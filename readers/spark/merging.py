@@ -119,7 +119,7 @@ def _execute(
     both = rows.withColumn(_PART, lit(None).cast("binary")).unionByName(of_parts, allowMissingColumns=True)
     tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
     hand_over(tasks, MergeTasks, _Job(columns, spread))
-    outcomes: dict[int, Outcome] = pickle.loads(spread.told())
+    outcomes: dict[int, Outcome] = pickle.loads(spread.receive_outcomes())
     return [outcomes[number] for number in sorted(outcomes)]
 
 
@@ -193,7 +193,7 @@ class TasksWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         told = [message.outcomes for message in messages if isinstance(message, Told)]
         outcomes = {number: pickle.loads(outcome) for task in told for number, outcome in task.items()}
-        self._job.spread.tell(pickle.dumps(outcomes))
+        self._job.spread.send_outcomes(pickle.dumps(outcomes))
 
 
 class MergeTasks(DataSource):

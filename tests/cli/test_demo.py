@@ -228,7 +228,7 @@ def test_lanes_are_as_wide_as_the_terminal(entries: list[journal.Entry], columns
 
 def test_the_closeup_is_of_the_delivery_that_was_overtaken(entries: list[journal.Entry]) -> None:
     near = lanes.closeup(entries, COMPACTIONS)
-    assert "late-2013-01-01" in [bar.what for bar in near.bars if bar.crosses]
+    assert "late-2013-01-01" in [bar.label for bar in near.bars if bar.crosses]
 
 
 def test_the_picture_has_a_bar_for_every_transaction(entries: list[journal.Entry]) -> None:

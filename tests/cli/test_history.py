@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
-from crdt_mor.cli.history import lately_text, writer_text
+from crdt_mor.cli.history import recent_commits_text, writer_text
 from crdt_mor.cli.main import app
 from crdt_mor.write.open_write import OpenWrite
 from tests.posting import in_a_crowd, post
@@ -103,18 +103,18 @@ def test_a_restore_says_how_many_wrote_the_groups_that_it_would_drop(groups: mor
 
 
 def test_show_says_how_many_writes_a_commit_holds(groups: mor.Table) -> None:
-    assert json.loads(crdt_mor("show", groups.uri, "--output", "json").stdout)["lately"] == {
+    assert json.loads(crdt_mor("show", groups.uri, "--output", "json").stdout)["recent_commits"] == {
         "commits": 2, "writes": 4, "groups": 1,
     }  # fmt: skip
     assert "4 writes in 2 commits, 2.0 each; 1 of them holds several" in " ".join(
         crdt_mor("show", groups.uri).stdout.split()
     )
-    assert lately_text({"commits": 1, "writes": 1, "groups": 0}) == "1 write in 1 commit"
+    assert recent_commits_text({"commits": 1, "writes": 1, "groups": 0}) == "1 write in 1 commit"
     assert (
-        lately_text({"commits": 9, "writes": 29, "groups": 5})
+        recent_commits_text({"commits": 9, "writes": 29, "groups": 5})
         == "29 writes in 9 commits, 3.2 each; 5 of them hold several"
     )
-    assert lately_text({"commits": 0, "writes": 0, "groups": 0}) == "-"
+    assert recent_commits_text({"commits": 0, "writes": 0, "groups": 0}) == "-"
 
 
 def test_the_history_for_programs_is_a_line_each(table: mor.Table) -> None:

@@ -18,7 +18,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending, Retention
 from crdt_mor.planners import clean
-from crdt_mor.planners.clean import CleanPlan, RetentionPolicy, moved, needless_files, plan_cleaning
+from crdt_mor.planners.clean import CleanPlan, RetentionPolicy, moved_marks, needless_files, plan_cleaning
 from crdt_mor.planners.migration import moving_to
 from tests.tiers import slow
 
@@ -177,8 +177,8 @@ def no_stable_changes(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_latest_base_instead_of_the_marks(patch: pytest.MonkeyPatch) -> None:
-    beyond = clean._beyond
-    patch.setattr(clean, "_beyond", lambda files, ends, mark: beyond(files, ends, InstantTime("9" * 17)))
+    beyond = clean._obsolete
+    patch.setattr(clean, "_obsolete", lambda files, ends, mark: beyond(files, ends, InstantTime("9" * 17)))
 
 
 def logs_by_the_time_they_began(patch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def logs_by_the_time_they_began(patch: pytest.MonkeyPatch) -> None:
         barrier = max((f.name.instant for f, c in files if f.is_base and c.completed <= mark), default=EPOCH)
         return [f for f, _ in files if f.name.instant < barrier]
 
-    patch.setattr(clean, "_beyond", beyond)
+    patch.setattr(clean, "_obsolete", beyond)
 
 
 def bases_by_the_time_they_were_planned(patch: pytest.MonkeyPatch) -> None:
@@ -194,16 +194,16 @@ def bases_by_the_time_they_were_planned(patch: pytest.MonkeyPatch) -> None:
         barrier = max((f.name.instant for f, c in files if f.is_base and c.requested <= mark), default=EPOCH)
         return [f for f, c in files if (f.name.instant if f.is_base else c.completed) < barrier]
 
-    patch.setattr(clean, "_beyond", beyond)
+    patch.setattr(clean, "_obsolete", beyond)
 
 
 def replaced_as_of_any_time(patch: pytest.MonkeyPatch) -> None:
-    beyond = clean._beyond
+    beyond = clean._obsolete
 
     def too_early(files: Any, ends: Any, mark: InstantTime) -> list[DataFile]:
         return [f for f, _ in files] if ends else beyond(files, ends, mark)
 
-    patch.setattr(clean, "_beyond", too_early)
+    patch.setattr(clean, "_obsolete", too_early)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +276,11 @@ def test_marks_never_go_back_nor_past_a_pending_write() -> None:
     value = value.begin("q", WALL + 10).roll_back("r", WALL + 20, value.pending[0].requested).begin("s", WALL + 30)
     oldest = min(p.requested for p in value.pending)
     assert oldest > pending
-    kept = moved(value, value.clock)
+    kept = moved_marks(value, value.clock)
     assert (kept.since, kept.stable_since) == (value.clock, oldest)
     later = replace(value, retention=kept)
-    assert moved(later, EPOCH) == kept
-    assert moved(later, InstantTime("9" * 17)).since == value.clock
+    assert moved_marks(later, EPOCH) == kept
+    assert moved_marks(later, InstantTime("9" * 17)).since == value.clock
 
 
 def test_what_a_migration_follows_is_kept_with_its_files_and_its_commits() -> None:
@@ -310,12 +310,12 @@ def test_what_a_migration_follows_is_kept_with_its_files_and_its_commits() -> No
 def test_marks_of_file_groups_are_kept_as_long_as_they_are_later() -> None:
     value = table()
     first, last = value.completions[0].completed, value.clock
-    kept = moved(value, first, {GROUPS[0]: last, GROUPS[1]: EPOCH})
+    kept = moved_marks(value, first, {GROUPS[0]: last, GROUPS[1]: EPOCH})
     assert kept.groups == ((GROUPS[0], last),)
     assert kept.since_of(GROUPS[0]) == last
     assert kept.since_of(GROUPS[1]) == first
-    assert moved(replace(value, retention=kept), first, {GROUPS[0]: first}) == kept
-    assert moved(replace(value, retention=kept), last).groups == ()
+    assert moved_marks(replace(value, retention=kept), first, {GROUPS[0]: first}) == kept
+    assert moved_marks(replace(value, retention=kept), last).groups == ()
 
 
 def test_what_a_savepoint_names_is_spared() -> None:

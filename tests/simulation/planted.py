@@ -139,13 +139,13 @@ def states_have_no_dots(patch: pytest.MonkeyPatch) -> None:
 
 def an_erasure_deletes_one_key(patch: pytest.MonkeyPatch) -> None:
     """Of the keys that are to be erased the first one is."""
-    missing = erasure._missing
+    missing = erasure._remaining
 
     def careless(*arguments: Any) -> Any:
         found = missing(*arguments)
         return replace(found, deletes=found.deletes.head(1))
 
-    patch.setattr(erasure, "_missing", careless)
+    patch.setattr(erasure, "_remaining", careless)
 
 
 def each_pending_write_is_given_up(patch: pytest.MonkeyPatch) -> None:

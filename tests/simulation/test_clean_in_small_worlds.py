@@ -207,8 +207,8 @@ def an_earlier_view_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 def the_newest_base_file_counts_whenever_it_came(patch: pytest.MonkeyPatch) -> None:
     """Files go that the newest view does not need, although earlier ones are kept."""
-    beyond = retention._beyond
-    patch.setattr(retention, "_beyond", lambda files, ends, mark: beyond(files, ends, LAST))
+    beyond = retention._obsolete
+    patch.setattr(retention, "_obsolete", lambda files, ends, mark: beyond(files, ends, LAST))
 
 
 def a_cancel_takes_the_marks_back(patch: pytest.MonkeyPatch) -> None:

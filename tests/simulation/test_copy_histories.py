@@ -305,7 +305,7 @@ def what_is_gone_is_left_out(patch: Patch) -> None:
 
 
 def hudis_timeline_is_taken_as_it_is_listed(patch: Patch) -> None:
-    patch.setattr(copy_objects, "_told", lambda m, there: [there[p] for p, n in copy_objects._timeline(
+    patch.setattr(copy_objects, "_endings", lambda m, there: [there[p] for p, n in copy_objects._timeline(
         m.projector.folder, there) if n and n.state == "completed"])  # fmt: skip
 
 

@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 
 
 def found(uri: str | Path | None = None, **options: Any) -> dict[str, tuple[str, str]]:
-    return {one.check: (one.state, one.said) for one in mor.doctor(uri, **options)}
+    return {one.check: (one.state, one.result) for one in mor.doctor(uri, **options)}
 
 
 def test_all_is_well_at_a_sound_table(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_place_without_fsync_is_wrong(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(os, "fsync", refused)
-    states = [(one.state, one.advice) for one in mor.doctor(tmp_path) if "(fsync)" in one.said]
+    states = [(one.state, one.advice) for one in mor.doctor(tmp_path) if "(fsync)" in one.result]
     assert states == [("wrong", "put no table there")]
 
 
@@ -85,10 +85,10 @@ def test_packages_that_are_missing_or_old_are_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(metadata, "version", version)
     report = {one.check: one for one in mor.doctor()}
-    assert (report["fastavro"].state, report["fastavro"].said) == ("wrong", "not installed")
+    assert (report["fastavro"].state, report["fastavro"].result) == ("wrong", "not installed")
     assert report["fastavro"].advice.startswith("pip install 'fastavro>=")
     assert report["polars"].state == "wrong"
-    assert "0.1, older than" in report["polars"].said
+    assert "0.1, older than" in report["polars"].result
 
 
 def test_an_extra_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_an_extra_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(metadata, "version", version)
     report = {one.check: one for one in mor.doctor()}
-    assert (report["extra delta"].state, report["extra delta"].said) == ("note", "not installed: deltalake")
+    assert (report["extra delta"].state, report["extra delta"].result) == ("note", "not installed: deltalake")
     assert report["extra delta"].advice == "pip install 'crdt-mor[delta]', to use it"
     assert "java" not in report
 

@@ -226,7 +226,7 @@ def test_verify_says_which_hint_is_damaged_and_which_one_is_wrong(logged: Table)
     store.delete(second)
     store.put(second, resolution_hint.to_bytes(Resolution(Bits.of(every), known.logs), name))
     (wrong,) = logged.verify().findings
-    assert (wrong.check, second in wrong.said, opened(logged).count()) == ("shown rows", True, 41)
+    assert (wrong.check, second in wrong.description, opened(logged).count()) == ("shown rows", True, 41)
     store.delete(second)
     assert logged.verify().is_sound
     assert opened(logged).count() == 40

@@ -296,7 +296,7 @@ def test_verify_says_of_which_commits_hudi_is_not_told_and_what_to_run(world: Si
     commit = tail_of(opened(world)).completions[-1]
     (hint,) = found.hints
     assert found.is_sound
-    assert (hint.check, hint.path) == ("told", f"{HUDI}/{commit.requested}_{commit.completed}.deltacommit")
+    assert (hint.check, hint.path) == ("unprojected", f"{HUDI}/{commit.requested}_{commit.completed}.deltacommit")
     assert "crdt-mor maintain" in hint.advice
     opened(world).maintenance.maintain()
     assert not opened(world).verify().hints

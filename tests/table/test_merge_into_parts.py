@@ -291,9 +291,9 @@ def test_word_that_a_process_leaves_for_the_driver_is_sealed(places: Places) -> 
 
     def elsewhere(parts: Parts, spread: MergeSpread) -> list[PartDone]:
         with pytest.raises(StorageUnavailableError, match="is gone"):
-            spread.told()
-        sent(spread).tell(b"done")
-        assert spread.told() == b"done"
+            spread.receive_outcomes()
+        sent(spread).send_outcomes(b"done")
+        assert spread.receive_outcomes() == b"done"
         store = store_of(table)
         (path,) = [stat.path for stat in store.list(STAGED) if stat.path.endswith("-told")]
         found = store.read(path)
@@ -301,7 +301,7 @@ def test_word_that_a_process_leaves_for_the_driver_is_sealed(places: Places) -> 
         store.delete(path)
         store.put(path, found[:-4] + b"evil")
         with pytest.raises(StorageUnavailableError, match="forged"):
-            spread.told()
+            spread.receive_outcomes()
         return [part.execute(SOURCE.slice(0, 0)) for part in parts]
 
     table.merge_in_parts(SCHEMA, parts=2, execute_parts=elsewhere).when_matched_delete().execute()

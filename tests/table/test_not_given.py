@@ -93,7 +93,7 @@ def test_a_base_file_that_fails_while_it_is_read_is_not_called_damaged(
     findings = opened(sound).verify().findings
     assert {finding.path for finding in findings} >= {path.name for path in bases(sound)}
     for finding in findings:
-        assert "may be whole" in finding.said
+        assert "may be whole" in finding.description
         assert finding.advice.startswith("remove the cause")
 
 

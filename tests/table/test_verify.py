@@ -103,7 +103,7 @@ def test_each_damage_names_its_file_group_and_the_others_are_read(
     assert (finding.check, finding.partition, finding.rows) == (check, file.parent.name, None)
     assert finding.path == f"{file.parent.name}/{file.name}"
     assert finding.file_group in file.name
-    assert file.name in finding.said
+    assert file.name in finding.description
     assert 0 < found.rows < 9
 
 

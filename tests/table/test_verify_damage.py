@@ -177,7 +177,7 @@ def test_statistics_do_not_span_the_rows(folder: Path) -> None:
     base.write_bytes(data[:footer] + data[footer:].replace(struct.pack("<d", price), struct.pack("<d", 1.0)))
     finding = only(folder)
     assert finding.check == "statistics"
-    assert "column=price" in finding.said
+    assert "column=price" in finding.description
 
 
 @pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
@@ -294,4 +294,4 @@ def test_readers_that_see_something_else_than_the_commits_give(folder: Path, mon
     assert verified(folder).is_sound
     findings = verified(folder, deep=True).findings
     assert {finding.check for finding in findings} == {"fold"}
-    assert "column=n" in findings[0].said
+    assert "column=n" in findings[0].description

@@ -59,7 +59,7 @@ def test_a_base_file_and_a_log_are_not_given_and_the_others_are_read(sound: Path
     base, log = bases(sound)[-1].name, logs(sound, 1)[0].name
     found = verified(sound, base, log)
     assert {(finding.check, finding.path) for finding in found.findings} == {("read", base), ("read", log)}
-    assert all("cause=EIO" in finding.said for finding in found.findings)
+    assert all("cause=EIO" in finding.description for finding in found.findings)
     assert found.files == verified(sound).files
 
 
@@ -99,7 +99,7 @@ def test_a_file_of_which_not_even_the_size_is_given_is_named(
     path.symlink_to(path.name)
     found = opened(folder).verify()
     assert {(finding.check, finding.path) for finding in found.findings} == {("read", path.name)}
-    assert "ELOOP" in found.findings[0].said
+    assert "ELOOP" in found.findings[0].description
     assert found.files == verified(sound).files
 
 

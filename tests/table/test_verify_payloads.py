@@ -67,7 +67,7 @@ def test_verify_a_counter_overflows_advises_no_backup_and_no_restore(fast_path: 
     found = overflowed(fast_path / "t").verify(deep=deep)
     (finding,) = found.findings
     assert finding.check == "payload"
-    assert "key='a'" in finding.said
+    assert "key='a'" in finding.description
     assert "files are whole" in finding.means
     assert "no backup" in finding.advice
     assert "crdt-mor restore" not in finding.advice
@@ -99,7 +99,7 @@ def test_verify_deep_only_the_join_raises_blames_the_payload(fast_path: Path) ->
     assert table.verify(deep=True).is_sound
     with patch.object(Shy, "join", side_effect=RuntimeError("no")):
         (finding,) = table.verify(deep=True).findings
-    assert (finding.check, "acme.shy/1 failed: RuntimeError: no" in finding.said) == ("payload", True)
+    assert (finding.check, "acme.shy/1 failed: RuntimeError: no" in finding.description) == ("payload", True)
 
 
 def test_verify_hudis_log_has_a_block_that_is_not_read_names_the_file_and_reads_the_others(fast_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_two_versions_that_do_not_follow_one_another(folder: Path) -> None:
         document["completions"].pop(0)
 
     found = [finding for finding in verified(edited(folder, change)).findings if finding.check == "invariant"]
-    assert "invariant=completions_are_carried_or_sealed" in found[0].said
+    assert "invariant=completions_are_carried_or_sealed" in found[0].description
     assert "please report" in found[0].advice
 
 
@@ -127,7 +127,7 @@ def out_of_order(document: dict[str, Any]) -> None:
 )
 def test_a_value_that_breaks_an_invariant(folder: Path, change: Any, invariant: str) -> None:
     found = verified(edited(folder, change)).findings
-    assert any(finding.check == "invariant" and f"invariant={invariant} " in finding.said for finding in found)
+    assert any(finding.check == "invariant" and f"invariant={invariant} " in finding.description for finding in found)
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_segment_is_said_to_be_needed_by_no_snapshot(sealed: Path) -> None:
         document["segments"][-1][5] = document["clock"]
 
     first, *_ = verified(edited(sealed, change)).findings
-    assert (first.check, "readers skip this segment" in first.said) == ("segment", True)
+    assert (first.check, "readers skip this segment" in first.description) == ("segment", True)
 
 
 # --- plans and hints --------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_hudis_history_lacks_an_instant(archived: Path) -> None:
     file.write_bytes(encode_instants(instants[1:]))
     finding = only(archived)
     assert finding.check == "Hudi's history"
-    assert instants[0].name.requested in finding.said
+    assert instants[0].name.requested in finding.description
 
 
 def test_verify_a_row_of_hudis_history_has_other_bytes_names_the_field(archived: Path) -> None:
@@ -375,7 +375,7 @@ def test_verify_a_row_of_hudis_history_has_other_bytes_names_the_field(archived:
     stats = {name: [replace(stat, prev_commit="x") for stat in some] for name, some in commit.stats.items()}
     file.write_bytes(encode_instants([replace(first, metadata=encode_commit(replace(commit, stats=stats))), *others]))
     finding = only(archived)
-    assert (finding.check, "field=stats" in finding.said) == ("Hudi's history", True)
+    assert (finding.check, "field=stats" in finding.description) == ("Hudi's history", True)
 
 
 @pytest.mark.slow
@@ -385,9 +385,9 @@ def test_hudi_is_not_told_of_the_newest_version_yet(folder: Path) -> None:
     max((folder / HUDI).glob("*_*.deltacommit")).unlink()
     found = verified(folder)
     assert found.is_sound
-    assert [hint.check for hint in found.hints if "newest version" in hint.said] == ["told"]
+    assert [hint.check for hint in found.hints if "newest version" in hint.description] == ["unprojected"]
     assert verified(at_work(folder)).is_sound
-    assert not [hint for hint in verified(folder).hints if "newest version" in hint.said]
+    assert not [hint for hint in verified(folder).hints if "newest version" in hint.description]
 
 
 # --- beside others ----------------------------------------------------------------------------------------------------

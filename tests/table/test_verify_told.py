@@ -50,7 +50,7 @@ def folder(lake: Path, fast_path: Path, request: pytest.FixtureRequest) -> Path:
 def told(folder: Path) -> dict[str, str]:
     """What is said of each file that is wrong, by its name."""
     found = reread_hudi(session_of(opened(folder))).findings
-    return {Path(path.partition("#")[0]).name: finding.said for path, finding in found.items()}
+    return {Path(path.partition("#")[0]).name: finding.description for path, finding in found.items()}
 
 
 def unseen_flips(folder: Path, path: Path) -> Iterator[int]:

@@ -17,7 +17,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.cli.ui.page import html
 from crdt_mor.cli.ui.report import lives, report_of
-from crdt_mor.cli.ui.server import Served, server
+from crdt_mor.cli.ui.server import ServedTable, server
 from tests.browser import chromium, said, until
 from tests.ui.story import items, shop
 
@@ -145,7 +145,7 @@ def test_a_drag_zooms_the_timeline_and_a_click_tells_a_commit(browser: WebDriver
 
 def test_the_served_page_tells_a_life_that_has_gone_on(browser: WebDriver) -> None:
     table = shop()
-    made = server(Served(table, "shop"), 0)
+    made = server(ServedTable(table, "shop"), 0)
     Thread(target=made.serve_forever, daemon=True).start()
     try:
         opened(browser, f"http://127.0.0.1:{made.server_port}/")

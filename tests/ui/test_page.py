@@ -26,7 +26,7 @@ import crdt_mor as mor
 from crdt_mor.cli.main import app
 from crdt_mor.cli.ui import page
 from crdt_mor.cli.ui.report import report_of
-from crdt_mor.cli.ui.server import Served, server
+from crdt_mor.cli.ui.server import ServedTable, server
 from tests.simulated import Simulated
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -85,7 +85,7 @@ def test_without_plotly_the_error_says_what_to_install(monkeypatch: pytest.Monke
 @contextmanager
 def running(table: mor.Table) -> Iterator[int]:
     """A server of the page; its port."""
-    made = server(Served(table, "t"), 0)
+    made = server(ServedTable(table, "t"), 0)
     thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -171,7 +171,7 @@ def test_what_is_not_asked_by_get_is_refused(table: mor.Table) -> None:
 
 
 def test_the_server_listens_on_this_machine_alone(table: mor.Table) -> None:
-    made = server(Served(table, "t"), 0)
+    made = server(ServedTable(table, "t"), 0)
     assert made.server_address[0] == "127.0.0.1"
     made.server_close()
 

@@ -47,7 +47,7 @@ def rows(*ids: int, day: str = "mon") -> pa.Table:
 
 
 def signs(table: mor.Table) -> dict[str, tuple[str, str]]:
-    return {sign["check"]: (sign["state"], sign["said"]) for sign in report_of(table, "t")["health"]}
+    return {sign["check"]: (sign["state"], sign["text"]) for sign in report_of(table, "t")["health"]}
 
 
 # --- health -----------------------------------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def test_what_wants_an_act_comes_first_and_says_which_process_it_is(told: dict[s
     assert states == sorted(states, key=["wrong", "note", "fine"].index)
     first = told["health"][0]
     assert (first["check"], first["state"]) == ("stuck writer", "wrong")
-    assert first["said"].startswith("report (1 on simulated), since 2023-11-14 23:43:20 UTC")
-    assert "silent for 7 min 20 s: nightly report" in first["said"]
+    assert first["text"].startswith("report (1 on simulated), since 2023-11-14 23:43:20 UTC")
+    assert "silent for 7 min 20 s: nightly report" in first["text"]
     (pending,) = [row for row in told["timeline"]["pending"] if row["stuck"]]
     assert f"crdt-mor rollback s3://lake/shop {pending['requested_at']}" in first["advice"]
     assert "compaction after 2023-11-14 23:53:20 UTC rolls it back" in first["advice"]
@@ -163,7 +163,7 @@ def test_a_table_that_has_a_damaged_file_is_shown_with_what_is_wrong(world: Simu
     found = report_of(other, "t")
     first = found["health"][0]
     assert (first["check"], first["state"]) == ("the number of rows cannot be read", "wrong")
-    assert path.rpartition("/")[2] in first["said"]
+    assert path.rpartition("/")[2] in first["text"]
     assert found["overview"]["rows"] is None
     assert len(found["timeline"]["commits"]) == 2
 
@@ -425,5 +425,5 @@ def test_a_table_that_has_moved_says_where(world: Simulated) -> None:
     table.maintenance.migrate("elsewhere", buckets=2, store=Simulated().store)
     found = report_of(table, "t")
     (moved,) = [sign for sign in found["health"] if sign["check"] == "moved"]
-    assert (moved["state"], "elsewhere" in moved["said"], found["upkeep"]) == ("note", True, None)
+    assert (moved["state"], "elsewhere" in moved["text"], found["upkeep"]) == ("note", True, None)
     assert "upkeep" not in {sign["check"] for sign in found["health"]}

@@ -69,11 +69,11 @@ def demo(
     story = SMALL if small else FULL
     console = render.stderr()
     console.print(Text(INTRODUCTION))
-    console.print(Text(f"in {place.said()}\n"))
+    console.print(Text(f"in {place.text()}\n"))
     try:
         result = run(place, story, Progress(console, story.days), lambda text: console.print(Text(text, style="dim")))
     except BaseException:
-        console.print(Text(f"the incomplete demo is in {place.said()}"))
+        console.print(Text(f"the incomplete demo is in {place.text()}"))
         raise
     if svg is not None:
         shutil.copyfile(place.picture, svg)

@@ -25,7 +25,7 @@ class Bar:
     lane: str
     begin: float
     end: float
-    what: str
+    label: str
     crosses: bool  # a whole compaction
 
 

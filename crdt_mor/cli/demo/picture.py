@@ -97,19 +97,19 @@ def _bar(shown: Scene, bar: Bar, top: int) -> str:
     width = max(1.2, until - x - 0.6)
     y = top + row * LANE + (LANE - BAR) // 2
     edge = ' class="edge"' if bar.crosses and width > 4 else ""
-    label = _DAY.sub(lambda day: f"{date.fromisoformat(day[0]):%-d %b}", bar.what.removeprefix("late-")).replace(
+    label = _DAY.sub(lambda day: f"{date.fromisoformat(day[0]):%-d %b}", bar.label.removeprefix("late-")).replace(
         "-", " "
     )
     text = _text(x + 5, y + 14, label, kind="label", size=11) if width > 7 * len(label) + 8 else ""
-    tip = escape(f"{bar.what}: {bar.begin:.2f} s to {bar.end:.2f} s")
+    tip = escape(f"{bar.label}: {bar.begin:.2f} s to {bar.end:.2f} s")
     place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2.5"'
     return f'<rect {place} fill="{LANES[bar.lane][1]}" fill-opacity="0.88"{edge}><title>{tip}</title></rect>{text}'
 
 
 def _months(shown: Scene, top: int) -> Iterator[str]:
     for bar in shown.bars:
-        if bar.lane == "ingest" and bar.what.endswith("-01"):
-            month = date.fromisoformat(bar.what)
+        if bar.lane == "ingest" and bar.label.endswith("-01"):
+            month = date.fromisoformat(bar.label)
             yield _text(_x(shown, bar.begin), top - 1, f"{month:%b}", kind="faint", size=11)
 
 

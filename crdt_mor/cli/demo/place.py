@@ -65,7 +65,7 @@ class Place:
                 store.delete(stat.path)
         shutil.rmtree(self.folder)
 
-    def said(self) -> str:
+    def text(self) -> str:
         return str(self.folder) if self.in_folder else f"{self.uri}, with journals and picture in {self.folder}"
 
     def reached(self) -> str:

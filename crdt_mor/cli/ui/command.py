@@ -42,7 +42,7 @@ def ui(
     from crdt_mor.cli.ui.page import html as page_of
     from crdt_mor.cli.ui.page import plotly_js
     from crdt_mor.cli.ui.report import lives, report_of
-    from crdt_mor.cli.ui.server import HOST, Served, server
+    from crdt_mor.cli.ui.server import HOST, ServedTable, server
 
     if key and html is None:
         raise typer.BadParameter("--key needs --html FILE", param_hint="--key")
@@ -61,7 +61,7 @@ def ui(
         render.note(f"wrote {html}")
         return
     try:
-        served = server(Served(table, uri), port)
+        served = server(ServedTable(table, uri), port)
     except OSError as error:
         raise mor.InvalidInputError(f"cannot serve the page on this port: {error.strerror}. port={port}") from error
     render.note(f"http://{HOST}:{served.server_port}/ shows {uri} until Ctrl-C")

@@ -36,7 +36,7 @@ _ORDER: Final = {"wrong": 0, "note": 1, "fine": 2}
 class Sign:
     state: Literal["wrong", "note", "fine"]
     check: str
-    said: str
+    text: str
     advice: str = ""
 
 
@@ -76,7 +76,7 @@ def _writers(pending: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
 def _plans(upkeep: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
     failed = [one for one in upkeep if one["state"] in ("failed", "refused")]
     for one in failed:
-        yield Sign("wrong" if one["state"] == "failed" else "note", one["service"].replace("_", " "), one["said"])
+        yield Sign("wrong" if one["state"] == "failed" else "note", one["service"].replace("_", " "), one["text"])
     due = [one["service"].replace("_", " ") for one in upkeep if one["state"] == "due"]
     if due and {*due} <= _SMALL_UPKEEP:
         yield Sign("fine", "upkeep", f"due: {', '.join(due)}; writers do this")

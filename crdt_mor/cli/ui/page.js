@@ -81,7 +81,7 @@ function showHead() {
 function showHealth() {
   for (const sign of report.health) {
     const card = element("div", undefined, `sign ${sign.state}`);
-    card.append(element("b", sign.check), element("span", sign.said));
+    card.append(element("b", sign.check), element("span", sign.text));
     if (sign.advice) card.append(element("div", sign.advice));
     find("#health .signs").append(card);
   }
@@ -90,9 +90,9 @@ function showHealth() {
 function showOverview() {
   const o = report.overview;
   const columns = o.columns.map(({ name, type, payload }) => `${name} ${type}${payload ? ` (${payload})` : ""}`);
-  const lately = o.lately.commits
-    ? `${number(o.lately.writes)} writes in the newest ${number(o.lately.commits)} commits of rows, `
-      + `${number(o.lately.groups)} of them groups of several writes`
+  const recent = o.recent_commits.commits
+    ? `${number(o.recent_commits.writes)} writes in the newest ${number(o.recent_commits.commits)} commits of rows, `
+      + `${number(o.recent_commits.groups)} of them groups of several writes`
     : "no commit yet";
   const facts = {
     rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key),
@@ -101,7 +101,7 @@ function showOverview() {
       + `base files, ${plural(o.logs, "log file")} of ${bytes(o.log_bytes)}`,
     "stable reads": report.stable_before === null ? "show all commits"
       : `stop before ${report.stable_before}, the begin of the oldest pending write`,
-    lately, format: o.format, rules: o.rules.join("; ") || "none",
+    "recent commits": recent, format: o.format, rules: o.rules.join("; ") || "none",
     properties: some(Object.entries(o.properties).map(([name, value]) => `${name}=${value}`)) || "none",
     savepoints: some(o.savepoints.map((one) => one.name)) || "none",
   };
@@ -350,7 +350,7 @@ function showUpkeep() {
   const due = report.upkeep || [];
   const said = due.length ? "crdt-mor maintain would do now:" : "Nothing is due.";
   find("#upkeep .said").textContent = report.upkeep ? said : "The due services are unknown: see above.";
-  find("#upkeep ul").append(...due.map((one) => element("li", one.said)));
+  find("#upkeep ul").append(...due.map((one) => element("li", one.text)));
 }
 
 function showHistory() {

@@ -16,7 +16,7 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.declared import declared
-from crdt_mor.cli.history import for_programs, lately, writers
+from crdt_mor.cli.history import for_programs, recent_commits, writers
 from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
@@ -49,19 +49,19 @@ def report_of(table: mor.Table, uri: str) -> Document:
     timeline = pl.DataFrame(table.inspect.timeline())
     failed: list[Sign] = []
 
-    def told(what: str, make: Callable[[], T], otherwise: T) -> T:
+    def part(name: str, make: Callable[[], T], otherwise: T) -> T:
         try:
             return make()
         except mor.errors.TableMovedError as error:
             failed.append(Sign("note", "moved", str(error)))
         except mor.CrdtMorError as error:
-            failed.append(Sign("wrong", f"{what} cannot be read", str(error), VERIFY))
+            failed.append(Sign("wrong", f"{name} cannot be read", str(error), VERIFY))
         return otherwise
 
-    rows = told("the number of rows", lambda: table.scan().count(), None)
-    upkeep: Sequence[Document] | None = told("upkeep", lambda: _upkeep(table), None)
-    conflicts = told("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
-    growth: Sequence[Document] = told("growth", lambda: growth_of(table, history), ())
+    rows = part("the number of rows", lambda: table.scan().count(), None)
+    upkeep: Sequence[Document] | None = part("upkeep", lambda: _upkeep(table), None)
+    conflicts = part("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
+    growth: Sequence[Document] = part("growth", lambda: growth_of(table, history), ())
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
@@ -104,14 +104,14 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
         "columns": [
             {"name": field.name, "type": str(field.type), "payload": payloads.get(field.name)} for field in table.schema
         ],
-        "lately": lately(timeline),
+        "recent_commits": recent_commits(timeline),
         "savepoints": [{"name": one.name, "comment": one.comment} for one in table.savepoints()],
     }
 
 
 def _upkeep(table: mor.Table) -> Sequence[Document]:
     done = table.maintenance.maintain(dry_run=True)
-    return [{"service": one.service, "state": one.state, "said": str(one)} for one in done.actions]
+    return [{"service": one.service, "state": one.state, "text": str(one)} for one in done.actions]
 
 
 # --- lives of rows ----------------------------------------------------------------------------------------------------

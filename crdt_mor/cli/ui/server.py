@@ -33,7 +33,7 @@ SILENT_S: Final = 60
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedTable:
     """The shown table. Requests read it one at a time."""
 
     table: mor.Table
@@ -44,18 +44,18 @@ class Served:
         with self.lock:
             return html({**report_of(self.table, self.uri), "live": True, "lives": []})
 
-    def why(self, asked: dict[str, str]) -> str:
+    def why(self, query: dict[str, str]) -> str:
         try:
             with self.lock:
-                said: dict[str, Any] = life_of_text(
-                    self.table, asked.get("key", ""), asked.get("column") or None, asked.get("as_of") or None
+                life: dict[str, Any] = life_of_text(
+                    self.table, query.get("key", ""), query.get("column") or None, query.get("as_of") or None
                 )
         except mor.CrdtMorError as error:
-            said = {"error": str(error)}
-        return render.as_json(said)
+            life = {"error": str(error)}
+        return render.as_json(life)
 
 
-def server(served: Served, port: int) -> ThreadingHTTPServer:
+def server(served: ServedTable, port: int) -> ThreadingHTTPServer:
     """Return a listening server that does not answer yet."""
     return _Server((HOST, port), _handler(served))
 
@@ -67,7 +67,7 @@ class _Server(ThreadingHTTPServer):
         """Ignore it: browsers disconnect, and errors of the table are answered."""
 
 
-def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
+def _handler(served: ServedTable) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = SILENT_S
 
