@@ -24,7 +24,7 @@ from crdt_mor.api.merge_into import (
 from crdt_mor.api.moving import move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.table_writes import WAIT, merged_in
-from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, executed
+from crdt_mor.api.update_parts import DistributedStatement, PartDone, commit_in_parts, executed
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -204,7 +204,7 @@ def _merged(
     def execute(parts: Sequence[MergePart]) -> Iterable[PartDone | CrdtMorError]:
         return execute_parts(parts, spreads[0])
 
-    made = Elsewhere(rehearse, None, lambda _: EVERYTHING, parts_of, execute)
+    made = DistributedStatement(rehearse, None, lambda _: EVERYTHING, parts_of, execute)
     commit, done = commit_in_parts(session, made, wait, token, commit_info)
     if commit.repeated:
         return merged_in(commit, nothing_of(plan))

@@ -186,12 +186,12 @@ def _in_parts(
         rows = Scan(view, change.columns(view.shown, config, shown_rules(view.value)), statement.where, meta=False)
         return [UpdatePart(number, session, job, part, change, columns) for number, part in enumerate(rows.parts())]
 
-    made = Elsewhere(rehearse, declare, reads, parts_of, execute_parts)
-    return commit_in_parts(session, made, wait, token, commit_info)[0]
+    distributed = DistributedStatement(rehearse, declare, reads, parts_of, execute_parts)
+    return commit_in_parts(session, distributed, wait, token, commit_info)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere(Generic[P]):
+class DistributedStatement(Generic[P]):
     """A statement computed elsewhere.
 
     Attributes:
@@ -210,7 +210,7 @@ class Elsewhere(Generic[P]):
 
 def commit_in_parts(
     session: Session,
-    made: Elsewhere[P],
+    statement: DistributedStatement[P],
     wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
@@ -218,11 +218,11 @@ def commit_in_parts(
     """Commit a statement, and return its parts' results; no parts for a repeated token."""
     check_token_form(token)
     wait_ms = milliseconds("wait", wait)
-    job, write = in_parts.begin(session, token, check_info(commit_info), made.declare, made.rehearse)
+    job, write = in_parts.begin(session, token, check_info(commit_info), statement.declare, statement.rehearse)
     if write is None:
         return completed(session, job, []), []
-    with in_parts.settled(job, write, made.reads, wait_ms) as view:
-        done = _all_done(made.parts(view, job), made.execute)
+    with in_parts.settled(job, write, statement.reads, wait_ms) as view:
+        done = _all_done(statement.parts(view, job), statement.execute)
     job = replace(job, operation=_operation(done, job.operation))
     return completed(session, job, [one.receipt for one in done]), done
 

@@ -32,10 +32,10 @@ DEFAULT = "CURRENT_DEFAULT"
 NO_DEFAULT = "raise_error('name every column: Spark would write null to those left out, and erase them')"
 """Spark refuses a default that is not constant when it plans the INSERT, and shows this text."""
 
-CALLED = "crdt_mor.column"
+STORED_COLUMN = "crdt_mor.column"
 """Column metadata: the format, a dot, and the column's name when the catalog took it in."""
 
-ALL = "crdt_mor.columns"
+ALL_COLUMNS = "crdt_mor.columns"
 """Metadata of the first column: the names of all columns at that time."""
 
 MISSING = "missing"
@@ -51,9 +51,9 @@ def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
     never_null = () if key.composite else key.fields
     fields: list[StructField] = []
     for field in columns:
-        marks: dict[str, Any] = {CALLED: f"{name}.{field.name}", DEFAULT: NO_DEFAULT}
+        marks: dict[str, Any] = {STORED_COLUMN: f"{name}.{field.name}", DEFAULT: NO_DEFAULT}
         if not fields:
-            marks[ALL] = columns.names
+            marks[ALL_COLUMNS] = columns.names
         if field.name in never_null:
             marks[NEVER_NULL] = True
         fields.append(StructField(field.name, field.dataType, field.nullable and NEVER_NULL not in marks, marks))
@@ -84,7 +84,7 @@ class Catalog:
     def _called(self, columns: StructType) -> dict[str, str]:
         """Return the columns' names when the catalog took them in. A frame may carry marks of other tables."""
         prefix = f"{self.name}."
-        marks = ((field.name, field.metadata.get(CALLED, "")) for field in columns)
+        marks = ((field.name, field.metadata.get(STORED_COLUMN, "")) for field in columns)
         return {name: mark.removeprefix(prefix) for name, mark in marks if mark.startswith(prefix)}
 
     def _check_names(self, called: Mapping[str, str], asked: StructType, table: StructType) -> None:
@@ -103,7 +103,9 @@ class Catalog:
                 "Spark's catalog has columns that the table does not have, or has under another name by now: "
                 f"{self._made_anew}. unknown={unknown} table={table.names}"
             )
-        listed = [field.metadata[ALL] for field in asked if ALL in field.metadata and field.name in called]
+        listed = [
+            field.metadata[ALL_COLUMNS] for field in asked if ALL_COLUMNS in field.metadata and field.name in called
+        ]
         dropped = [name for name in (listed[0] if listed else table.names) if name in there - {*called.values()}]
         if dropped:
             raise SchemaMismatchError(

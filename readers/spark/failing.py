@@ -37,26 +37,26 @@ _VIOLATION: Final = re.compile(
 )
 
 
-def message_first(answer: Callable[P, R]) -> Callable[P, R]:
+def message_first(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function that Spark calls in a separate process, so that its errors show their message."""
 
-    @wraps(answer)
-    def answered(*arguments: P.args, **named: P.kwargs) -> R:
+    @wraps(function)
+    def wrapped(*arguments: P.args, **named: P.kwargs) -> R:
         with _without_traceback():
-            return answer(*arguments, **named)
+            return function(*arguments, **named)
 
-    return answered
+    return wrapped
 
 
-def rows_message_first(answer: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+def rows_message_first(generator: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
     """Wrap a generator of rows as `message_first` wraps a function; its errors occur during iteration."""
 
-    @wraps(answer)
-    def answered(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:
+    @wraps(generator)
+    def wrapped(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:
         with _without_traceback():
-            yield from answer(*arguments, **named)
+            yield from generator(*arguments, **named)
 
-    return answered
+    return wrapped
 
 
 @contextmanager
@@ -80,13 +80,13 @@ def own_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        own = told_by(str(error))
+        own = error_in(str(error))
         if own is None:
             raise
         raise own from error
 
 
-def told_by(text: str) -> mor.CrdtMorError | None:
+def error_in(text: str) -> mor.CrdtMorError | None:
     """Return the crdt_mor error in Spark's text, or None."""
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(mor.errors, name, None)

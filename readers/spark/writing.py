@@ -79,15 +79,15 @@ def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) 
 
 def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
     """Return the operation. In Spark only a batch's mode decides whether it replaces rows."""
-    asked = settings.get("operation")
-    if overwrite and asked not in (None, "overwrite"):
+    arguments = settings.get("operation")
+    if overwrite and arguments not in (None, "overwrite"):
         raise mor.InvalidInputError(
             'mode("overwrite") replaces rows: leave the option operation out, or use mode("append") to write or delete '
-            f"rows by key. operation={asked!r}"
+            f"rows by key. operation={arguments!r}"
         )
-    if asked == "overwrite" and not overwrite:
+    if arguments == "overwrite" and not overwrite:
         raise mor.InvalidInputError('to replace rows say mode("overwrite"), and leave the option operation out')
-    return "overwrite" if overwrite else asked or "upsert"
+    return "overwrite" if overwrite else arguments or "upsert"
 
 
 def _partitions(settings: Mapping[str, str], overwrite: bool) -> Partitions:
@@ -202,8 +202,8 @@ def append(
 
     Arguments are those of `upsert`.
     """
-    asked = _Asked("append", partitions, columns, schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, asked, payloads, storage_options)
+    arguments = _WriteArguments("append", partitions, columns, schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, arguments, payloads, storage_options)
 
 
 def upsert(
@@ -225,8 +225,8 @@ def upsert(
             do not wait for this write. Rows with others are refused.
         schema_mode: "merge" adds new columns of the frame to the table.
     """
-    asked = _Asked("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, asked, payloads, storage_options)
+    arguments = _WriteArguments("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, arguments, payloads, storage_options)
 
 
 def delete(
@@ -244,8 +244,8 @@ def delete(
 
     Arguments are those of `upsert`.
     """
-    asked = _Asked("delete", partitions, plain=plain, token=token, commit_info=commit_info)
-    return _write(df, path, asked, payloads, storage_options)
+    arguments = _WriteArguments("delete", partitions, plain=plain, token=token, commit_info=commit_info)
+    return _write(df, path, arguments, payloads, storage_options)
 
 
 def overwrite(
@@ -266,8 +266,8 @@ def overwrite(
             partitions. Spark's setting spark.sql.sources.partitionOverwriteMode is ignored.
         schema_mode, token, commit_info, payloads, storage_options: as for `upsert`.
     """
-    asked = _Asked("overwrite", partitions, schema_mode=schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, asked, payloads, storage_options)
+    arguments = _WriteArguments("overwrite", partitions, schema_mode=schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, arguments, payloads, storage_options)
 
 
 def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -302,7 +302,7 @@ def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _WriteArguments:
     """A requested write, in the terms of `Table.plan_write`."""
 
     operation: Operation
@@ -327,11 +327,11 @@ class _Asked:
 
 
 def _write(
-    df: DataFrame, path: str, asked: _Asked, payloads: Payloads, storage_options: Mapping[str, Any] | None
+    df: DataFrame, path: str, arguments: _WriteArguments, payloads: Payloads, storage_options: Mapping[str, Any] | None
 ) -> mor.Commit:
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     written = written_schema(df.schema, table.schema)
-    job = asked.plan(table, written)
+    job = arguments.plan(table, written)
     if not job.job.repeated:
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         try:
@@ -342,7 +342,7 @@ def _write(
     try:
         return replace(table.complete_write(job, []), repeated=job.job.repeated)
     except mor.errors.WriterExpiredError:
-        if asked.token is None:
+        if arguments.token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        return table.complete_write(replace(asked, schema_mode="strict").plan(table, written), [])
+        return table.complete_write(replace(arguments, schema_mode="strict").plan(table, written), [])

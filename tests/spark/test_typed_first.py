@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from crdt_mor import InvalidInputError, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError, TokenOrderError
-from crdt_mor.readers.spark.failing import told_by
+from crdt_mor.readers.spark.failing import error_in
 from crdt_mor.readers.spark.near_options import WAYS, instead
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.reading import reader
@@ -208,14 +208,14 @@ def test_the_error_that_spark_tells_of_is_the_last_one_of_ours() -> None:
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback\ncrdt_mor.errors.InvalidInputError: the cause\n\nThe above\n"
         "crdt_mor.TokenOrderError: said, over\ntwo lines. token=7\n SQLSTATE: 38000"
     )
-    found = told_by(text)
+    found = error_in(text)
     assert (type(found), str(found)) == (TokenOrderError, "said, over\ntwo lines. token=7")
     facts = "constraint='not_null n' key={'d': datetime.date(2026, 1, 1)} values={} rows=3"
-    broken = told_by(f"crdt_mor.errors.ConstraintViolationError: no. {facts}")
+    broken = error_in(f"crdt_mor.errors.ConstraintViolationError: no. {facts}")
     assert isinstance(broken, ConstraintViolationError)
     assert (broken.constraint, broken.key, broken.rows) == ("not_null n", {}, 3)
-    assert told_by("crdt_mor.errors.NoSuchError: x") is None
-    assert told_by("ValueError: crdt_mor") is None
+    assert error_in("crdt_mor.errors.NoSuchError: x") is None
+    assert error_in("ValueError: crdt_mor") is None
 
 
 def test_what_works_without_a_word(names: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from crdt_mor.testing.simulation.world import Busy, World
 def rename(world: World, process: Busy, action: Action) -> str:
     columns = world.columns
     column = columns.alterable[int(action.pick * len(columns.alterable))]
-    asked = columns.asked(column, f"{column} nr {action.number}")
+    asked = columns.requested(column, f"{column} nr {action.number}")
     return f"calls {asked.old!r} {asked.new!r}{_alter(world, process, asked)}"
 
 
@@ -24,7 +24,7 @@ def drop(world: World, process: Busy, action: Action) -> str:
     choice = world.columns.droppable
     if not choice:
         return "finds no column to drop"
-    asked = world.columns.asked(choice[int(action.pick * len(choice))], None)
+    asked = world.columns.requested(choice[int(action.pick * len(choice))], None)
     return f"drops the column {asked.old!r}{_alter(world, process, asked)}"
 
 
@@ -35,18 +35,18 @@ def _alter(world: World, process: Busy, asked: Alteration) -> str:
         else:
             process.table.alter(rename={asked.old: asked.new})
     except (ProcessDied, CommitUnknownError, StorageUnavailableError):
-        asked.told = "unknown"
+        asked.reported = "unknown"
         raise
     except InvalidInputError as error:
-        asked.told = "not written"
+        asked.reported = "not written"
         world.look_at_history()
         if world.move is None and world.columns.names.get(asked.column) == asked.old:
             raise BrokenPromiseError("no-surprise", f"{asked} is refused: {error}") from error
         return f", and is refused: {str(error).partition(':')[0]}"
     except Exception:
-        asked.told = "not written"
+        asked.reported = "not written"
         raise
-    asked.told = "committed"
+    asked.reported = "committed"
     return ""
 
 

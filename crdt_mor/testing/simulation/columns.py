@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 MORE_MAX: Final = 2
 """Added columns at most."""
 
-Told = Literal["under way", "committed", "not written", "unknown"]
+Reported = Literal["under way", "committed", "not written", "unknown"]
 
-_LIKELY: Final[tuple[Told, ...]] = ("committed", "under way", "unknown", "not written")
+_LIKELY: Final[tuple[Reported, ...]] = ("committed", "under way", "unknown", "not written")
 
 
 @dataclass
 class Alteration:
-    """A rename or drop. old: the name before. told: the outcome told to the process."""
+    """A rename or drop. old: the name before. reported: the outcome told to the process."""
 
     column: str
     old: str
     new: str | None
-    told: Told = "under way"
+    reported: Reported = "under way"
     has_landed: bool = False
 
 
@@ -79,7 +79,7 @@ class Columns:
 
     @property
     def is_dropping(self) -> bool:
-        drops = [one for one in self.alterations if one.new is None and one.told in ("under way", "unknown")]
+        drops = [one for one in self.alterations if one.new is None and one.reported in ("under way", "unknown")]
         return any(self.names.get(one.column) == one.old for one in drops)
 
     def _is_free(self, name: str) -> bool:
@@ -89,7 +89,7 @@ class Columns:
         rows = rows.select([name for name in rows.column_names if name not in self.dropped])
         return rows.rename_columns([self.names.get(name, name) for name in rows.column_names])
 
-    def asked(self, column: str, new: str | None) -> Alteration:
+    def requested(self, column: str, new: str | None) -> Alteration:
         if new is not None:
             self._columns[new] = column
         made = Alteration(column, self.names[column], new)
@@ -134,15 +134,15 @@ class Columns:
     def _settle_drops(self) -> None:
         for column, name in self.dropped.items():
             drops = [one for one in self.alterations if (one.column, one.old, one.new) == (column, name, None)]
-            told = min((one.told for one in drops), key=_LIKELY.index)
+            told = min((one.reported for one in drops), key=_LIKELY.index)
             for one in drops:
                 one.has_landed = False
-            next(one for one in drops if one.told == told).has_landed = True
+            next(one for one in drops if one.reported == told).has_landed = True
 
     def _require_told(self) -> None:
         for one in self.alterations:
             what = f"the rename of {one.old!r} to {one.new!r}" if one.new else f"the drop of {one.old!r}"
-            if one.told == "committed" and not one.has_landed:
+            if one.reported == "committed" and not one.has_landed:
                 raise BrokenPromiseError("nothing-lost", f"{what} was acknowledged, but is missing")
-            if one.told == "not written" and one.has_landed:
+            if one.reported == "not written" and one.has_landed:
                 raise BrokenPromiseError("given-up-stays-away", f"{what} was reported as failed, but landed")

@@ -15,9 +15,9 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.testing.simulation.altering import with_more
 from crdt_mor.testing.simulation.hudi_writer import hudi_begins, hudi_completes, hudi_stages
 from crdt_mor.testing.simulation.inside import tail_of
-from crdt_mor.testing.simulation.ledger import Said, Write
+from crdt_mor.testing.simulation.ledger import KeyWrite, Write
 from crdt_mor.testing.simulation.plan import Action, Given
-from crdt_mor.testing.simulation.rows import frame_of, keys_of, said_of, told_of
+from crdt_mor.testing.simulation.rows import frame_of, key_writes_of, keys_of, told_of
 from crdt_mor.testing.simulation.world import Busy, World
 
 TURN_S: Final = 0.1
@@ -36,8 +36,8 @@ def hudi(world: World, process: Busy, action: Action) -> str:
     if world.depth > 1 or world.move is not None:
         return "is a writer of Hudi's, and waits for its turn"
     rows, keys = with_more(world, action, action.rows), action.keys if world.settings.rule == "latest" else ()
-    said: list[Said] = [*((key, "delete", {}) for key in keys), *said_of(world, rows)]
-    write = world.ledger.begin(Write(action.number, said, told="not written"))
+    said: list[KeyWrite] = [*((key, "delete", {}) for key in keys), *key_writes_of(world, rows)]
+    write = world.ledger.begin(Write(action.number, said, reported="not written"))
     text = f"is a writer of Hudi's, upserts {told_of(rows)}{' and deletes ' if keys else ''}{', '.join(keys)}"
     with _turn(world):
         is_done = _written(world, process, write, rows, keys)
@@ -68,7 +68,7 @@ def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...],
     schema = TableSchema.from_json(tail_of(world.observer).schema).avro("simulated")
     hudi_completes(world.observer, requested, completed, stats, schema=schema)
     world.trace.add("hudi", requested, completed)
-    write.told, write.times = "committed", (requested, completed)
+    write.reported, write.times = "committed", (requested, completed)
     return True
 
 

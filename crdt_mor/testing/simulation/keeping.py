@@ -28,7 +28,7 @@ _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 
 def plan(world: World, process: Busy, action: Action) -> str:
     made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
-    if not world.is_left(process) and made:
+    if not world.has_moved_from(process) and made:
         world.state.setdefault("plans", []).append(made)
     return f"plans a compaction{'' if made else ', of which nothing is due'}"
 
@@ -117,7 +117,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
 def savepoint(world: World, process: Busy, action: Action) -> str:
     name = f"s{action.number}"
     saved = world.open_now(process).savepoint(name)
-    if not world.is_left(process):
+    if not world.has_moved_from(process):
         world.state.setdefault("savepoints", {})[name] = saved.at
     return f"saves the table's moment as {name}"
 

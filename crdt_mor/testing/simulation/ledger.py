@@ -17,10 +17,10 @@ from crdt_mor.testing.simulation.meaning import Meanings
 from crdt_mor.testing.simulation.plan import Rule, Settings
 
 Kind = Literal["delete", "tombstone", "row"]
-Said = tuple[str, Kind, Mapping[str, Any]]
+KeyWrite = tuple[str, Kind, Mapping[str, Any]]
 """A write to a key: rows give columns, deletes none, tombstones their ordering value."""
 
-Told = Literal["under way", "committed", "not written", "unknown"]
+Reported = Literal["under way", "committed", "not written", "unknown"]
 
 
 @dataclass
@@ -28,9 +28,9 @@ class Write:
     """A write of the plan. computed: for an update in place, its rows given the earlier rows."""
 
     number: int
-    said: list[Said] = field(default_factory=list)
-    computed: Callable[[dict[str, Row]], list[Said]] | None = None
-    told: Told = "under way"
+    key_writes: list[KeyWrite] = field(default_factory=list)
+    computed: Callable[[dict[str, Row]], list[KeyWrite]] | None = None
+    reported: Reported = "under way"
     times: tuple[str, str] = ("", "")
     """Requested and completion time that the writer received."""
 
@@ -61,7 +61,7 @@ class Ledger:
     meanings: Meanings
     writes: dict[int, Write] = field(default_factory=dict)
     landed: list[Landed] = field(default_factory=list)
-    gone: list[Landed] = field(default_factory=list)
+    dropped: list[Landed] = field(default_factory=list)
     """Commits dropped by restores."""
     restoring: list[str] = field(default_factory=list)
     """Moments of restores with unknown outcome."""
@@ -95,7 +95,7 @@ class Ledger:
         return any(number in one.numbers for one in (*self.moved, *self.landed))
 
     def has_dropped(self, number: int) -> bool:
-        return not self.has(number) and any(number in one.numbers for one in self.gone)
+        return not self.has(number) and any(number in one.numbers for one in self.dropped)
 
     # --- landed commits -----------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Ledger:
 
     def _land(self, row: dict[str, Any], deleted_in: Callable[[int], list[str] | None]) -> None:
         numbers = tuple(self._numbers(row))
-        said: list[Said] = []
+        said: list[KeyWrite] = []
         if not numbers:
             keys = self.erasing.get(row["application"])
             if keys is None:
@@ -138,8 +138,8 @@ class Ledger:
             write = self.writes[number]
             if write.computed is not None:
                 before = [one for one in self.landed if one.requested < made.requested]
-                write.said = write.computed(self.expected(before))
-            said = [*said, *write.said]
+                write.key_writes = write.computed(self.expected(before))
+            said = [*said, *write.key_writes]
         writes = tuple(
             Contribution(f"{begun}.{place:03d}", key, kind, tuple(given.items()), made.completed)
             for place, (key, kind, given) in enumerate(said)
@@ -154,7 +154,7 @@ class Ledger:
 
     def as_left(self) -> Ledger:
         """Return a frozen ledger of a moved table."""
-        return replace(self, moved=[*self.moved], gone=[*self.gone])
+        return replace(self, moved=[*self.moved], dropped=[*self.dropped])
 
     def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:
         """Move to the new table. Its opening commit contains all landed commits.
@@ -177,14 +177,14 @@ class Ledger:
         self.moved += self.landed
         self.landed = [Landed(version, requested, requested, opened, None, (), writes)]
 
-    def _require_exact(self, made: Landed, said: Sequence[Said]) -> None:
+    def _require_exact(self, made: Landed, said: Sequence[KeyWrite]) -> None:
         """Require that an update in place read every write before it."""
         keys = {key for key, _, _ in said}
         for other in self.landed:
             if other.requested <= made.requested or other.covered is not None:
                 continue
             updates = [self.writes[n] for n in other.numbers if self.writes[n].computed]
-            late = [update.number for update in updates if keys & {key for key, _, _ in update.said}]
+            late = [update.number for update in updates if keys & {key for key, _, _ in update.key_writes}]
             if late:
                 raise BrokenPromiseError(
                     "increments-add-up",
@@ -197,23 +197,23 @@ class Ledger:
         (moment,) = self.restoring
         self.restoring.clear()
         self.restored += 1
-        self.gone += [one for one in self.landed if one.completed > moment]
+        self.dropped += [one for one in self.landed if one.completed > moment]
         self.landed = [one for one in self.landed if one.completed <= moment]
 
     def require_told(self) -> None:
         """Require that each writer was told the truth."""
         for write in self.writes.values():
-            found = [one for one in (*self.moved, *self.landed, *self.gone) if write.number in one.numbers]
-            if write.told == "committed" and not found:
+            found = [one for one in (*self.moved, *self.landed, *self.dropped) if write.number in one.numbers]
+            if write.reported == "committed" and not found:
                 raise BrokenPromiseError(
                     "nothing-lost", f"write {write.number} was acknowledged, but no commit contains the write"
                 )
-            if write.told == "committed" and write.times not in [(one.requested, one.completed) for one in found]:
+            if write.reported == "committed" and write.times not in [(one.requested, one.completed) for one in found]:
                 text = f"write {write.number} was told {write.times}, but the history records {found}"
                 raise BrokenPromiseError("one-moment", text)
             # If a restore dropped the write first, the writer is rightly told that it is missing.
-            stays = [one for one in found if one not in self.gone]
-            if write.told == "not written" and stays:
+            stays = [one for one in found if one not in self.dropped]
+            if write.reported == "not written" and stays:
                 text = f"write {write.number} was told that nothing is written, and version {stays[0].version} has it"
                 raise BrokenPromiseError("given-up-stays-away", text)
 

@@ -30,7 +30,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Left:
+class MovedTable:
     """A table that has moved: the observer's handle and the final ledger."""
 
     table: Table

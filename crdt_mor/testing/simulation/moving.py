@@ -57,7 +57,7 @@ def _end_pending(world: World) -> None:
     """Close the table: commit open blocks, and let dead ones expire."""
     for other in list(world.processes.values()):
         if other.tx is not None:
-            world.told.append(f"{'  ' * world.depth}{other.name} {end(world, other, Action(-1, 'end', 0))}")
+            world.lines.append(f"{'  ' * world.depth}{other.name} {end(world, other, Action(-1, 'end', 0))}")
     world.pass_time(_EXPIRY_S)
 
 
@@ -83,7 +83,7 @@ def finish_move(world: World) -> None:
     move = world.move
     if move is None:
         return
-    world.told.append("at the end the migration is finished,")
+    world.lines.append("at the end the migration is finished,")
     try:
         world.observer.maintenance.migrate(move.uri, store=move.disk, pending="roll_back", **move.wanted)
     except InvalidInputError:

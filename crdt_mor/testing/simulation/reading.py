@@ -152,7 +152,7 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
     follower.copy, follower.checkpoint = copy, checkpoint
     world.look_at_history()
     ledger = world.ledger_of(table)
-    if any(_cuts(gone, checkpoint) for gone in ledger.gone):
+    if any(_cuts(gone, checkpoint) for gone in ledger.dropped):
         return
     expected = ledger.expected(ledger.before(checkpoint))
     _hold_to(world, "convergence", checkpoint, copy, expected, f"the copy of a follower ({follower.consistency})",
@@ -250,14 +250,14 @@ def finish(world: World) -> None:
             _read_at_last(world, held, f"view {name}")
     for follower in world.state.get("followers", {}).values():
         go_on(world, world.observer, follower)
-    world.told.append("at the end the table is read in every way,")
+    world.lines.append("at the end the table is read in every way,")
     _views(world)
-    world.told.append("it is compacted, and read again,")
+    world.lines.append("it is compacted, and read again,")
     world.observer.maintenance.compact()
     look(world, world.free(world.plan.seed), Action(-1, "look", 0))
-    world.told.append("and views of the past are")
+    world.lines.append("and views of the past are")
     _past(world)
-    for left in world.left:
+    for left in world.moved_tables:
         found = rows_of(world, left.table.scan())
         expected = left.ledger.expected(left.ledger.landed)
         _hold_to(world, "one-moment", left.table.uri, found, expected, "the moved table")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.testing.simulation.ledger import Said
+from crdt_mor.testing.simulation.ledger import KeyWrite
 from crdt_mor.testing.simulation.plan import Given
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def told_of(rows: Sequence[Given]) -> str:
     return ", ".join(f"{row['name']}({', '.join(f'{k} {v!r}' for k, v in _columns(row).items())})" for row in rows)
 
 
-def said_of(world: World, rows: Sequence[Given]) -> list[Said]:
+def key_writes_of(world: World, rows: Sequence[Given]) -> list[KeyWrite]:
     rows = [same_value(world, row, rows[0]) for row in rows]
     return [(row["name"], "row", {**world_key(world, row["name"]), **_columns(row)}) for row in rows]
 

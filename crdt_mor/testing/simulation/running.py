@@ -61,7 +61,7 @@ def run(plan: Plan) -> Outcome:
             violation = found
         except CrdtMorError as error:
             violation = BrokenPromiseError("no-surprise", f"a reader: {type(error).__name__}: {error}")
-    return Outcome(plan, violation, world.trace.text(), world.trace.calls, tuple(filter(None, world.told)))
+    return Outcome(plan, violation, world.trace.text(), world.trace.calls, tuple(filter(None, world.lines)))
 
 
 def run_seed(seed: int, payload: Payload | None = None) -> Outcome:

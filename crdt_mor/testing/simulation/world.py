@@ -28,7 +28,7 @@ from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Ledger, Write
 from crdt_mor.testing.simulation.machine import Calls, Disk, Machine, Trace, Trouble
 from crdt_mor.testing.simulation.meaning import Meanings, columns_of, reading_of
-from crdt_mor.testing.simulation.moves import Left, Move
+from crdt_mor.testing.simulation.moves import Move, MovedTable
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, PROCESSES, Action, Plan, Settings
 
 DEPTH_MAX: Final = 3
@@ -63,11 +63,11 @@ class Busy:
 class World:
     plan: Plan
     acts: dict[str, Callable[[World, Busy, Action], str]]
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     troubles: int = 0
     """Number of failures: they explain errors that would otherwise be surprises."""
-    waited: bool = False
+    has_waited: bool = False
     """True if time beyond a writer's expiry has passed at once."""
 
     def __post_init__(self) -> None:
@@ -80,14 +80,14 @@ class World:
         self.uri = URI
         self.disks = {URI: Disk(self.environment.now_ms)}
         self.move: Move | None = None
-        self.left: list[Left] = []
+        self.moved_tables: list[MovedTable] = []
         self.disks[URI].load(_made(self.settings))
         self.observer = self.observed(URI)
         self.started = 0
         self.processes: dict[int, Busy] = {}
         """Processes by number, started on demand."""
         self.queue = deque(self.plan.actions)
-        self.late: list[tuple[int, Callable[[], object]]] = []
+        self.late_puts: list[tuple[int, Callable[[], object]]] = []
         self.depth = 0
         self._puts_seen = 0
         self._failed = False
@@ -122,9 +122,9 @@ class World:
         return process.table
 
     def ledger_of(self, table: Table) -> Ledger:
-        return next((left.ledger for left in self.left if left.table.uri == table.uri), self.ledger)
+        return next((left.ledger for left in self.moved_tables if left.table.uri == table.uri), self.ledger)
 
-    def is_left(self, process: Busy) -> bool:
+    def has_moved_from(self, process: Busy) -> bool:
         """Return True if the process's open table moved."""
         self.look_at_history()
         return process.uri != self.uri
@@ -157,22 +157,22 @@ class World:
         """Run all actions. Raises `BrokenPromiseError`."""
         while self.queue:
             self.next()
-        for _, call in self.late:
+        for _, call in self.late_puts:
             call()
-        self.late.clear()
+        self.late_puts.clear()
 
     def next(self) -> None:
         action = self.queue.popleft()
         self._let_late_puts_happen()
         self.look_at_history()  # a pausing process's put
         if self.hudi_is_writing and action.kind not in BESIDE_HUDI:
-            self.told.append(f"{'  ' * self.depth}({action.kind} gives way to Hudi's writer)")
+            self.lines.append(f"{'  ' * self.depth}({action.kind} gives way to Hudi's writer)")
             return
         process = self._asked(action)
         process.is_busy = True
         self.depth += 1
-        place = len(self.told)
-        self.told.append(f"{'  ' * (self.depth - 1)}{process.name} begins with: {action.kind}")
+        place = len(self.lines)
+        self.lines.append(f"{'  ' * (self.depth - 1)}{process.name} begins with: {action.kind}")
         process.calls.arm(action.trouble)
         try:
             outcome = self._done(process, action)
@@ -181,7 +181,7 @@ class World:
             process.is_busy = process.has_paused = False
             if not process.calls.is_dead:
                 process.calls.arm(None)
-        self.told[place] = f"{'  ' * self.depth}{process.name} {outcome}"
+        self.lines[place] = f"{'  ' * self.depth}{process.name} {outcome}"
         self.look_at_history()
 
     def _done(self, process: Busy, action: Action) -> str:
@@ -222,7 +222,7 @@ class World:
         if self.depth >= DEPTH_MAX:
             return
         process.machine.is_still = trouble.happening == "freezes"
-        self.told.append(f"{'  ' * self.depth}({words}, for {trouble.seconds:g} s, and meanwhile)")
+        self.lines.append(f"{'  ' * self.depth}({words}, for {trouble.seconds:g} s, and meanwhile)")
         self.pass_time(trouble.seconds)
         for _ in range(trouble.steps):
             if self.queue:
@@ -231,18 +231,18 @@ class World:
 
     def comes_late(self, actions: int, call: Callable[[], object]) -> None:
         """Carry out a put after `actions` more actions."""
-        self.late.append((len(self.queue) - actions, call))
+        self.late_puts.append((len(self.queue) - actions, call))
 
     def _let_late_puts_happen(self) -> None:
         left = len(self.queue)
-        due = [call for at, call in self.late if left <= at]
-        self.late = [(at, call) for at, call in self.late if left > at]
+        due = [call for at, call in self.late_puts if left <= at]
+        self.late_puts = [(at, call) for at, call in self.late_puts if left > at]
         for call in due:
-            self.told.append(f"{'  ' * self.depth}(a put that was late is carried out)")
+            self.lines.append(f"{'  ' * self.depth}(a put that was late is carried out)")
             call()
 
     def pass_time(self, seconds: float) -> None:
-        self.waited |= seconds >= 60
+        self.has_waited |= seconds >= 60
         self.environment.sleep(seconds)
 
     # --- the table's rows ---------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class World:
             if tail_of(self.observer).moving is None:
                 self.move = None
             return False
-        self.left.append(Left(self.observer, self.ledger.as_left()))
+        self.moved_tables.append(MovedTable(self.observer, self.ledger.as_left()))
         self.ledger.move(table.history().to_pylist(), origin.opened, move.rule)
         self.observer, self.uri, self.move = table, move.uri, None
         if move.rule is not None:

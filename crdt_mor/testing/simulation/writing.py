@@ -23,13 +23,13 @@ from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.altering import with_more
 from crdt_mor.testing.simulation.columns import MORE_MAX
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
-from crdt_mor.testing.simulation.ledger import Said, Write
+from crdt_mor.testing.simulation.ledger import KeyWrite, Write
 from crdt_mor.testing.simulation.plan import ACCOUNTS, Action, Given
 from crdt_mor.testing.simulation.rows import (
     added,
     frame_of,
+    key_writes_of,
     keys_of,
-    said_of,
     same_value,
     told_of,
     where,
@@ -76,7 +76,7 @@ def _upsert(
         with _adding(world, column, rows):
             return by.table.upsert(frame_of(world, rows), schema_mode=mode, token=token, commit_info=info)
 
-    return _write(world, process, action, lambda: said_of(world, rows), text, upserted)
+    return _write(world, process, action, lambda: key_writes_of(world, rows), text, upserted)
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def begin(world: World, process: Busy, action: Action) -> str:
     if process.tx is not None:
         return "already holds an open transaction"
     rows = with_more(world, action, action.rows)
-    write = world.ledger.begin(Write(action.number, said_of(world, rows)))
+    write = world.ledger.begin(Write(action.number, key_writes_of(world, rows)))
     tx = world.open_now(process).transaction(commit_info=_info(action))
 
     def opened() -> None:
@@ -151,7 +151,7 @@ def begin(world: World, process: Busy, action: Action) -> str:
         tx.upsert(frame)
 
     told = _carried_out(world, write, opened)
-    if write.told == "under way":
+    if write.reported == "under way":
         process.tx, process.write = tx, write
     return f"begins a transaction and upserts {told_of(rows)}: write {write.number}{told}"
 
@@ -162,7 +162,7 @@ def end(world: World, process: Busy, action: Action) -> str:
         return "finds no transaction to end"
     process.tx = process.write = None
     if action.how == "roll back":
-        write.told = "not written"
+        write.reported = "not written"
         tx.__exit__(KeyError, KeyError(), None)
         return f"rolls write {write.number} back"
     told = _carried_out(world, write, lambda: _committed(tx))
@@ -184,7 +184,7 @@ def overwrite(world: World, process: Busy, action: Action) -> str:
         return by.table.overwrite(frame_of(world, rows), partitions=partitions, token=token, commit_info=info)
 
     what = f"replaces {'the partitions of these rows' if partitions else 'all rows'} by {told_of(rows) or 'nothing'}"
-    return _write(world, process, action, lambda: said_of(world, rows), what, replaced)
+    return _write(world, process, action, lambda: key_writes_of(world, rows), what, replaced)
 
 
 def job(world: World, process: Busy, action: Action) -> str:
@@ -205,14 +205,14 @@ def job(world: World, process: Busy, action: Action) -> str:
         return commit
 
     text = f"writes {told_of(rows)} as a job, a task a row"
-    return _write(world, process, action, lambda: said_of(world, rows), text, distributed)
+    return _write(world, process, action, lambda: key_writes_of(world, rows), text, distributed)
 
 
 def repeat(world: World, process: Busy, action: Action) -> str:
     """Run an earlier write again with its token."""
     world.look_at_history()
     found = [(write, again) for write, again in world.state.get("writes", [])
-             if not world.ledger.has_dropped(write.number) and write.told != "under way"]  # fmt: skip
+             if not world.ledger.has_dropped(write.number) and write.reported != "under way"]  # fmt: skip
     if not found:
         return "finds nothing to repeat"
     write, again = found[int(action.pick * len(found))]
@@ -226,10 +226,10 @@ def _write(
     world: World,
     process: Busy,
     action: Action,
-    said: Callable[[], list[Said]] | None,
+    said: Callable[[], list[KeyWrite]] | None,
     text: str,
     call: Callable[[Busy, Token, Info], Commit],
-    computed: Callable[[dict[str, Row]], list[Said]] | None = None,
+    computed: Callable[[dict[str, Row]], list[KeyWrite]] | None = None,
 ) -> str:
     """Write, and repeat with the token after an unknown outcome."""
     write = world.ledger.begin(Write(action.number, [], computed))
@@ -237,7 +237,7 @@ def _write(
 
     def carried_out(by: Busy, *, again: bool) -> str:
         if said is not None and not world.ledger.has_landed(write.number):
-            write.said = said()
+            write.key_writes = said()
 
         def written() -> Commit:
             return _moving_on(world, by, lambda: call(by, token, _info(action)))
@@ -266,20 +266,20 @@ def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
 
 def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], *, again: bool = False) -> str:
     """Write, note the outcome, and return it in words. again: it may have landed before."""
-    before, write.told = write.told, "under way"
+    before, write.reported = write.reported, "under way"
     had_landed = world.ledger.has(write.number)
     alterations = world.columns.changed
     try:
         commit = call()
     except ProcessDied:
-        write.told = "committed" if before == "committed" else "unknown"
+        write.reported = "committed" if before == "committed" else "unknown"
         raise
     except CommitUnknownError:
-        write.told = "committed" if before == "committed" else "unknown"
+        write.reported = "committed" if before == "committed" else "unknown"
         return ", and is told that the outcome is unknown"
     except _REFUSALS as error:
         _require_reason(world, write, error, alterations)
-        write.told = before if again else "not written"
+        write.reported = before if again else "not written"
         return f", and is told that nothing is written: {type(error).__name__}"
     if commit is None:
         return ""
@@ -288,13 +288,15 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
     differs = not commit.repeated or (before == "committed" and write.times != times)
     if had_landed and world.ledger.has(write.number) and differs:
         raise BrokenPromiseError("nothing-twice", f"write {write.number} was committed, and its repeat is {commit}")
-    write.told = "committed"
+    write.reported = "committed"
     write.times = times
     return f", {'which was version' if commit.repeated else 'version'} {commit.version}"
 
 
 def _require_reason(world: World, write: Write, error: CrdtMorError, alterations: int) -> None:
-    given_up = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring or world.has_moved
+    given_up = (
+        world.has_waited or world.has_failed or world.ledger.restored or world.ledger.restoring or world.has_moved
+    )
     reasons = {
         WriterExpiredError: given_up, TableMovedError: world.has_moved, TableArrivingError: world.has_moved,
         InvalidInputError: world.columns.changed != alterations,
@@ -319,17 +321,17 @@ def _accounts(world: World, amounts: dict[str, int]) -> tuple[Given, ...]:
     return tuple({**row, "v": 0, "note": "account", **value} for row in rows)
 
 
-def _deletes(world: World, action: Action) -> tuple[pa.Table, list[Said], bool]:
+def _deletes(world: World, action: Action) -> tuple[pa.Table, list[KeyWrite], bool]:
     if world.settings.rule != "ordering" or action.how == "plain":
-        said: list[Said] = [(key, "delete", {}) for key in action.keys]
+        said: list[KeyWrite] = [(key, "delete", {}) for key in action.keys]
         return keys_of(world, action.keys), said, world.settings.rule == "ordering"
     order = 2
     frame = keys_of(world, action.keys, v=order)
     return frame, [(key, "tombstone", {"v": order}) for key in action.keys], False
 
 
-def _updated(world: World, rows: dict[str, Row], changes: dict[str, int]) -> list[Said]:
-    said: list[Said] = []
+def _updated(world: World, rows: dict[str, Row], changes: dict[str, int]) -> list[KeyWrite]:
+    said: list[KeyWrite] = []
     for key, change in changes.items():
         row = rows.get(key)
         if row is None:
