@@ -134,7 +134,9 @@ def erase(
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
 
 
-def _erase_rows(session: Session, keys_of: KeysToErase, patience: steps.Patience, deleted: Decision) -> tuple[int, list[int]]:
+def _erase_rows(
+    session: Session, keys_of: KeysToErase, patience: steps.Patience, deleted: Decision
+) -> tuple[int, list[int]]:
     """Delete the rows, including rows of older writes. Return the live rows' number and the versions."""
     rows = 0
     versions: list[int] = []

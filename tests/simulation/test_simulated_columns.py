@@ -15,7 +15,7 @@ def columns() -> Columns:
 
 def test_a_rename_that_shows_has_landed_though_a_drop_was_asked_for_before_it() -> None:
     made = columns()
-    drop, rename = made.requested("note", None), made.asked("note", "other")
+    drop, rename = made.requested("note", None), made.requested("note", "other")
     rename.reported = "committed"
     made.look(["k", "other"])
     drop.reported = "not written"
@@ -26,7 +26,7 @@ def test_a_rename_that_shows_has_landed_though_a_drop_was_asked_for_before_it() 
 
 def test_of_two_drops_that_one_has_landed_which_is_told_so_later() -> None:
     made = columns()
-    first, second = made.requested("note", None), made.asked("note", None)
+    first, second = made.requested("note", None), made.requested("note", None)
     made.look(["k"])
     second.reported = "committed"
     made.look(["k"])
@@ -45,7 +45,7 @@ def test_a_drop_that_failed_is_not_the_one_that_landed_after_it() -> None:
 
 def test_one_drop_of_a_column_lands() -> None:
     made = columns()
-    for drop in (made.requested("note", None), made.asked("note", None)):
+    for drop in (made.requested("note", None), made.requested("note", None)):
         drop.reported = "committed"
     with pytest.raises(BrokenPromiseError, match="nothing-lost"):
         made.look(["k"])
