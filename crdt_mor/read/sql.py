@@ -133,7 +133,11 @@ class Condition:
         inner = in_brackets(listed)
         items = [] if inner is None else parted(inner, ",")
         some = [item for item in items if own_words(item) != ["NULL"]]
-        if not any(map(literal_of, (value, *some))) or not self.type_of(one := self.value(value)).is_temporal():
+        if (
+            not some
+            or not any(map(literal_of, (value, *some)))
+            or not self.type_of(one := self.value(value)).is_temporal()
+        ):
             return None
         if literal_of(value) is not None:
             sides = [self.sides(value, item) for item in some]
