@@ -173,7 +173,7 @@ class _ParquetFiles:
     paths: tuple[str, ...]
     schema: pa.Schema
     rows: int
-    folder_values: tuple[dict[str, object], ...]
+    folder_texts: tuple[dict[str, str | None], ...]
     places: Places
 
     @classmethod
@@ -203,15 +203,15 @@ class _ParquetFiles:
             )
         kinds = {name: _kind(levels[name] for levels in texts) for name in columns}
         schema = pa.schema([*own, *(pa.field(name, kind) for name, kind in kinds.items())])
-        folder_values = tuple({name: _value(levels[name], kind) for name, kind in kinds.items()} for levels in texts)
-        return cls(paths, schema, rows, folder_values, places)
+        folder_texts = tuple({name: levels[name] for name in kinds} for levels in texts)
+        return cls(paths, schema, rows, folder_texts, places)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for path, values in zip(self.paths, self.folder_values, strict=True):
-            own = pa.schema([field for field in self.schema if field.name not in values])
+        for path, texts in zip(self.paths, self.folder_texts, strict=True):
+            own = pa.schema([field for field in self.schema if field.name not in texts])
             with self._opened(path) as file:
                 for batch in reading(path, file.batches(BATCH_ROWS)):
-                    yield from self._whole(fitted(batch, own, path), values)
+                    yield from self._whole(fitted(batch, own, path), texts)
 
     def _opened(self, path: str) -> ParquetFile:
         try:
@@ -219,10 +219,10 @@ class _ParquetFiles:
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from error
 
-    def _whole(self, rows: pa.Table, values: dict[str, object]) -> list[pa.RecordBatch]:
-        for name, value in values.items():
-            kind = self.schema.field(name).type
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
+    def _whole(self, rows: pa.Table, texts: dict[str, str | None]) -> list[pa.RecordBatch]:
+        for name, text in texts.items():
+            value = pa.scalar(text, pa.string()).cast(self.schema.field(name).type)
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows.to_batches()  # type: ignore[no-any-return]
 
 
@@ -243,12 +243,6 @@ def _kind(texts: Iterable[str | None]) -> pa.DataType:
         if known and all(len(text) == 10 and date.fromisoformat(text) for text in known):
             return pa.date32()
     return pa.string()
-
-
-def _value(text: str | None, kind: pa.DataType) -> object:
-    if text is None or pa.types.is_string(kind):
-        return text
-    return int(text) if pa.types.is_integer(kind) else date.fromisoformat(text)
 
 
 # --- tables of other formats ------------------------------------------------------------------------------------------

@@ -14,24 +14,11 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.kinds import TIMESTAMP
+from crdt_mor.columns.kinds import FAMILIES, KINDS, UNKNOWN, Json, kind_of, whole
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 
-Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
-
-_PRIMITIVES: dict[pa.DataType, Json] = {
-    pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double",
-    pa.string(): "string", pa.binary(): "bytes", pa.date32(): {"type": "int", "logicalType": "date"},
-    TIMESTAMP: {"type": "long", "logicalType": "timestamp-micros"},
-}  # fmt: skip
-_FROM_PRIMITIVE = {kind: arrow for arrow, kind in _PRIMITIVES.items() if isinstance(kind, str)}
-_FROM_LOGICAL = {
-    ("int", "date"): pa.date32(),
-    ("long", "timestamp-micros"): TIMESTAMP,
-    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
-    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
-    ("string", "uuid"): pa.string(),
+_FROM_PRIMITIVE = {
+    avro: stored for family in FAMILIES for stored, avro in family.avro_types.items() if isinstance(avro, str)
 }
 
 _SHOWN = 60
@@ -61,13 +48,8 @@ def _nullable(kind: Json, null_first: bool) -> Json:
 
 
 def _type(kind: pa.DataType, name: str, namespace: str, null_first: bool) -> Json:
-    if (primitive := _PRIMITIVES.get(kind)) is not None:
-        return primitive
-    if pt.is_decimal(kind):
-        return {
-            "type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": decimal_bytes(kind.precision),
-            "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale,
-        }  # fmt: skip
+    if (leaf := kind_of(kind)) is not UNKNOWN:
+        return leaf.avro(kind, f"{namespace}.{name}")
     if pt.is_list(kind):
         return {"type": "array", "items": _nullable(_type(kind.value_type, name, namespace, null_first), null_first)}
     if pt.is_map(kind):
@@ -75,11 +57,6 @@ def _type(kind: pa.DataType, name: str, namespace: str, null_first: bool) -> Jso
     assert pt.is_struct(kind), f"not a stored type: {kind}"
     fields: list[Json] = [_field(field, f"{namespace}.{name}", null_first) for field in kind]
     return {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-
-
-def decimal_bytes(precision: int) -> int:
-    """Return the bytes of a signed number with `precision` digits, as in parquet-mr."""
-    return int((10**precision - 1).bit_length() // 8 + 1)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -152,14 +129,13 @@ class _Parser:
 
     def complex(self, kind: Mapping[str, Json], column: str, namespace: str) -> pa.DataType:
         logical, base = kind.get("logicalType"), kind["type"]
-        if logical == "decimal" and base in ("fixed", "bytes"):
-            if base == "fixed":
-                self._remember(kind, namespace)
-            return pa.decimal128(_int(kind["precision"]), _int(kind.get("scale", 0)))
         if logical is not None:
-            known = _FROM_LOGICAL.get((str(base), str(logical)))
+            found = (family.from_avro(str(base), str(logical), kind) for family in dict.fromkeys(KINDS.values()))
+            known = next((one for one in found if one is not None), None)
             if known is None:
                 raise _unsupported(kind, column, "an unknown logical type")
+            if base == "fixed":
+                self._remember(kind, namespace)
             return known
         match base:
             case "array":
@@ -168,7 +144,7 @@ class _Parser:
                 return pa.map_(pa.string(), pa.field("value", self.union(kind["values"], column, namespace)[0]))
             case "fixed":
                 self._remember(kind, namespace)
-                return pa.binary(_int(kind["size"]))
+                return pa.binary(whole(kind["size"]))
             case "enum":
                 self._remember(kind, namespace)
                 return pa.string()
@@ -179,12 +155,6 @@ class _Parser:
                 self._open.pop()
                 return pa.struct([field.with_nullable(True) for field in fields])
         return self.kind(base, column, namespace)
-
-
-def _int(value: Json) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"no number: {value!r}")
-    return value
 
 
 def _unsupported(kind: object, column: str, what: str) -> UnsupportedFeatureError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -35,6 +36,14 @@ _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 """A time zone given as an offset from UTC."""
 
 
+ORDERING_DIGITS: Final = (23, 15)
+"""Maximal digits before and after the point of a decimal ordering column.
+
+Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23.
+"""
+
+Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Values = TypeVar("Values", pa.Scalar, pa.ChunkedArray)
 
 
@@ -53,6 +62,21 @@ class Kind:
     """False if the stored values of other families never mean the same, such as numbers beside times of day."""
 
     is_number: ClassVar[bool] = False
+
+    is_bounded: ClassVar[bool] = False
+    """True if a sum of stored values may lie outside of the declared type."""
+
+    no_sum: ClassVar[str] = ""
+    """The reason why payloads cannot add the values, for an error; empty: they can."""
+
+    is_ordered: ClassVar[bool] = True
+    """True if Hudi's readers order the stored values as we do."""
+
+    avro_types: ClassVar[Mapping[pa.DataType, Json]] = {}
+    """The Avro types of stored types."""
+
+    logical: ClassVar[Mapping[tuple[str, str], pa.DataType]] = {}
+    """The types of Avro types with a logical type, as any writer of Hudi has them."""
 
     unsound: ClassVar[str] = ""
     """The rule that invalid values break, for an error; empty: the general message suits."""
@@ -81,6 +105,49 @@ class Kind:
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         """Return the type with a name that Arrow does not parse, or None; raise ValueError for wrong parameters."""
         return None
+
+    # --- Avro ---------------------------------------------------------------------------------------------------------
+
+    def is_stored(self, kind: pa.DataType) -> bool:
+        """Return True if files contain the type itself."""
+        return kind in self.avro_types
+
+    def avro(self, stored: pa.DataType, namespace: str) -> Json:
+        """Return the Avro type of a stored type; `namespace` is free for the names of Avro types."""
+        return self.avro_types[stored]
+
+    def from_avro(self, base: str, logical: str, schema: Mapping[str, Json]) -> pa.DataType | None:
+        """Return the type for an Avro type with a logical type, if it is in the family."""
+        return self.logical.get((base, logical))
+
+    # --- keys and ordering columns ------------------------------------------------------------------------------------
+
+    def may_be_key(self, kind: pa.DataType) -> bool:
+        """Return True if all engines format the values alike."""
+        return False
+
+    def may_be_partition(self, kind: pa.DataType) -> bool:
+        return self.may_be_key(kind)
+
+    def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
+        """Convert values to text as Hudi's upserts do; None if engines format them differently."""
+        return data.cast(pa.string()) if self.may_be_key(kind) else None
+
+    def from_key_texts(self, texts: pa.Array, stored: pa.DataType) -> pa.Array | None:
+        """Convert texts of keys to stored values; None if engines format them differently."""
+        return texts.cast(stored) if self.may_be_key(stored) else None
+
+    def path_value(self, text: str) -> object:
+        """Return the value in a partition's path; raise ValueError if it is not the only one with this text."""
+        raise ValueError(text)
+
+    def require_ordered(self, stored: pa.DataType, column: str) -> None:
+        """Raise `InvalidInputError` if a column of this stored type cannot order the versions of rows."""
+        if not self.is_ordered:
+            raise InvalidInputError(
+                "an ordering column must be a number, a string, a bool, a date, a timestamp or a time of day. "
+                f"column={column} type={stored}"
+            )
 
     # --- values as text -----------------------------------------------------------------------------------------------
 
@@ -150,6 +217,16 @@ class Kind:
 class _Booleans(Kind):
     samples = (pa.bool_(),)
     stored_as = pa.bool_()
+    avro_types: ClassVar = {stored_as: "boolean"}
+
+    def may_be_partition(self, kind: pa.DataType) -> bool:
+        return True
+
+    def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
+        return data.cast(pa.string())
+
+    def path_value(self, text: str) -> object:
+        return ("false", "true").index(text) == 1
 
 
 class _Number(Kind):
@@ -163,6 +240,8 @@ class _Integers(_Number):
     samples = (
         pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
     )  # fmt: skip
+    avro_types: ClassVar = {pa.int32(): "int", pa.int64(): "long"}
+    is_bounded = True
     _BY_SIZE = (pa.uint8(), pa.int8(), pa.uint16(), pa.int16(), pa.uint32(), pa.int32(), pa.int64())
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
@@ -170,6 +249,12 @@ class _Integers(_Number):
         if kind.bit_width < 32 or (signed and kind.bit_width == 32):
             return pa.int32()
         return pa.int64() if signed or kind.bit_width == 32 else pa.decimal128(20, 0)
+
+    def may_be_key(self, kind: pa.DataType) -> bool:
+        return bool(kind != pa.uint64())
+
+    def path_value(self, text: str) -> object:
+        return _only(int(text), text)
 
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         if left == right or pa.uint64() in (left, right):
@@ -183,6 +268,7 @@ class _Integers(_Number):
 
 class _Floats(_Number):
     samples = (pa.float16(), pa.float32(), pa.float64())
+    avro_types: ClassVar = {pa.float32(): "float", pa.float64(): "double"}
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
         return pa.float64() if kind.bit_width == 64 else pa.float32()
@@ -222,6 +308,32 @@ class _Decimals(_Number):
             raise unsupported(kind, column, "the scale of a decimal lies between 0 and its precision")
         return pa.decimal128(kind.precision, kind.scale)
 
+    def is_stored(self, kind: pa.DataType) -> bool:
+        return bool(pt.is_decimal128(kind))
+
+    def avro(self, stored: pa.DataType, namespace: str) -> Json:
+        size = decimal_bytes(stored.precision)
+        return {
+            "type": "fixed", "name": "fixed", "namespace": namespace, "size": size, "logicalType": "decimal",
+            "precision": stored.precision, "scale": stored.scale,
+        }  # fmt: skip
+
+    def from_avro(self, base: str, logical: str, schema: Mapping[str, Json]) -> pa.DataType | None:
+        if logical != "decimal" or base not in ("fixed", "bytes"):
+            return None
+        return pa.decimal128(*map(whole, (schema["precision"], schema.get("scale", 0))))
+
+    def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
+        return data.cast(pa.string())
+
+    def require_ordered(self, stored: pa.DataType, column: str) -> None:
+        before, after = ORDERING_DIGITS
+        if stored.precision - stored.scale > before or stored.scale > after:
+            raise InvalidInputError(
+                f"a decimal ordering column may have {before} digits before the point and {after} after it, as Hudi's "
+                f"deletes hold no more: declare fewer. column={column} type={stored}"
+            )
+
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         if name not in ("decimal", "decimal32", "decimal64", "decimal128", "decimal256"):
             return None
@@ -244,6 +356,14 @@ class _Decimals(_Number):
 class _Texts(Kind):
     samples = (pa.string(), pa.large_string(), pa.string_view(), pa.json_())
     stored_as = pa.string()
+    avro_types: ClassVar = {stored_as: "string"}
+    logical: ClassVar = {("string", "uuid"): stored_as}
+
+    def may_be_key(self, kind: pa.DataType) -> bool:
+        return True
+
+    def path_value(self, text: str) -> object:
+        return text
 
     def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
         return kind.storage_type if isinstance(kind, pa.JsonType) else kind
@@ -266,6 +386,13 @@ class _Texts(Kind):
 class _Bytes(Kind):
     samples = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4))
     stored_as = pa.binary()
+    avro_types: ClassVar = {stored_as: "bytes"}
+    is_ordered = False
+
+    def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
+        if pt.is_fixed_size_binary(kind):
+            return None
+        return pa.array([None if value is None else value.hex() for value in data.to_pylist()], pa.string())
 
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         if name != "fixed_size_binary":
@@ -299,6 +426,24 @@ class _Bytes(Kind):
         return [pa.binary(), declared, target] if sized else super().steps(given, declared, target)
 
 
+def _only(value: object, text: str) -> object:
+    """Return a value that has only this text; raise ValueError for others, such as 07."""
+    if str(value) != text:
+        raise ValueError(text)
+    return value
+
+
+def decimal_bytes(precision: int) -> int:
+    """Return the bytes of a signed number with `precision` digits, as in parquet-mr."""
+    return int((10**precision - 1).bit_length() // 8 + 1)
+
+
+def whole(value: Json) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"no number: {value!r}")
+    return value
+
+
 def _decoded(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
@@ -316,6 +461,14 @@ class _Temporal(Kind):
 class _Dates(_Temporal):
     samples = (pa.date32(), pa.date64())
     stored_as = pa.date32()
+    avro_types: ClassVar = {stored_as: {"type": "int", "logicalType": "date"}}
+    logical: ClassVar = {("int", "date"): stored_as}
+
+    def may_be_key(self, kind: pa.DataType) -> bool:
+        return True
+
+    def path_value(self, text: str) -> object:
+        return _only(date.fromisoformat(text), text)
 
     def spelled(self, kind: pa.DataType) -> str:
         return str(kind).partition("[")[0]
@@ -339,6 +492,7 @@ class _TimesOfDay(_Temporal):
     stored_as = pa.int64()
     mixes = False
     unsound = "a time of day must lie between 00:00 and 24:00"
+    no_sum = "times of day have no sum: declare the column int64"
 
     def inner(self, kind: pa.DataType) -> pa.DataType:
         return TIME
@@ -378,6 +532,19 @@ class _Timestamps(_Temporal):
         pa.timestamp("ns", "Europe/Berlin"),
     )  # fmt: skip
     stored_as = TIMESTAMP
+    avro_types: ClassVar = {stored_as: {"type": "long", "logicalType": "timestamp-micros"}}
+    logical: ClassVar = {
+        ("long", "timestamp-micros"): stored_as,
+        ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+        ("long", "local-timestamp-micros"): pa.timestamp("us"),
+        ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    }
+
+    def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
+        return data.cast(pa.int64()).cast(pa.string())
+
+    def from_key_texts(self, texts: pa.Array, stored: pa.DataType) -> pa.Array | None:
+        return texts.cast(pa.int64()).cast(stored)
 
     def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
         if kind.tz is not None:
@@ -431,6 +598,7 @@ class _Unknown(Kind):
     """The types that no table can have, and types with inner types."""
 
     samples = ()
+    is_ordered = False
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
         raise unsupported(kind, column, self._instead(kind))

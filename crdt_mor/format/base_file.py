@@ -24,6 +24,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import bloom
 from crdt_mor.ground.parquet import ParquetSource, is_of_system, not_read
@@ -230,15 +231,7 @@ def _storable(type_: pa.DataType) -> bool:
         return type_.num_fields > 0 and all(_storable(type_.field(index).type) for index in range(type_.num_fields))
     if pa.types.is_map(type_):
         return pa.types.is_string(type_.key_type) and _storable(type_.item_type)
-    if pa.types.is_timestamp(type_):
-        return bool(type_ == _TIMESTAMP)
-    return type_ in _FLAT or pa.types.is_decimal128(type_)
-
-
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_FLAT: Final = frozenset(
-    {pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32()}
-)
+    return kind_of(type_).is_stored(type_)
 
 
 def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tuple[str, ...]:

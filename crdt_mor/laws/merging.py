@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.casts import meets
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.columns.shown_fields import odd_fields
 from crdt_mor.columns.types import is_list
@@ -175,11 +176,6 @@ def check_columns(config: TableConfig, schema: TableSchema) -> None:
             )
         _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge, payload))
         _require_room(payload, column_merge.columns, schema)
-        times = [name for name in column_merge.columns if pa.types.is_time(schema.declared.field(name).type)]
-        if times and payload.kind == "delta":
-            raise InvalidInputError(
-                f"{payload.name} adds values, and times of day have no sum: declare the column int64. columns={times}"
-            )
 
 
 def _column_type(stored: pa.Schema, merge: ColumnMerge, payload: Payload) -> pa.DataType:
@@ -222,10 +218,13 @@ def _refuse_odd_fields(payload: Payload, columns: Sequence[str], kind: pa.DataTy
 
 
 def _require_room(payload: Payload, columns: Sequence[str], schema: TableSchema) -> None:
-    """Refuse integers stored wider than declared for sums, which would exceed the declared range."""
-    for name in columns:
+    """Refuse sums of types without sums, and of integers stored wider: sums would exceed the declared range."""
+    for name in columns if payload.kind == "delta" else ():
         declared, stored = schema.declared.field(name).type, schema.stored.field(name).type
-        if payload.kind == "delta" and pa.types.is_integer(declared) and declared != stored:
+        family = kind_of(declared)
+        if family.no_sum:
+            raise InvalidInputError(f"{payload.name} adds values, and {family.no_sum}. columns={[name]}")
+        if family.is_bounded and declared != stored:
             raise InvalidInputError(
                 f"{payload.name} can exceed the column's range: declare the column {stored}. column={name!r} "
                 f"type={declared}"

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import pyarrow as pa
-
-from crdt_mor.columns.kinds import TIMESTAMP
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
 from crdt_mor.model import config_properties as hoodie
@@ -46,17 +44,6 @@ _TRANSLATED_PAYLOADS: Final = {
 IGNORE_DEFAULTS: Final = "IGNORE_DEFAULTS"
 FILL_UNAVAILABLE: Final = "FILL_UNAVAILABLE"
 
-ORDERING_TYPES: Final = (
-    pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
-)  # fmt: skip
-"""Stored types that Hudi's readers order as we do, besides decimals."""
-
-ORDERING_DIGITS: Final = (23, 15)
-"""Maximal digits before and after the point of a decimal ordering column.
-
-Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23.
-"""
-
 
 def merge_properties(merge: MergeSpec) -> dict[str, str]:
     if merge.custom:
@@ -78,17 +65,7 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
         known = schema.declared.names
         raise InvalidInputError(f"the ordering column does not exist. column={ordering} columns={known}")
     kind = schema.stored.field(index).type
-    if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
-        raise InvalidInputError(
-            "an ordering column must be a number, a string, a bool, a date, a timestamp or a time of day. "
-            f"column={ordering} type={kind}"
-        )
-    before, after = ORDERING_DIGITS
-    if pa.types.is_decimal(kind) and (kind.precision - kind.scale > before or kind.scale > after):
-        raise InvalidInputError(
-            f"a decimal ordering column may have {before} digits before the point and {after} after it, as Hudi's "
-            f"deletes hold no more: declare fewer. column={ordering} type={kind}"
-        )
+    kind_of(kind).require_ordered(kind, ordering)
 
 
 def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:

@@ -10,7 +10,6 @@ key column with several partition columns contains the column's name (`id:7`), a
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,8 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import empty_texts, text_scalar
+from crdt_mor.columns.types import values_of
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model import java_hash
@@ -92,7 +93,8 @@ class KeySpec:
                 if name not in declared.names:
                     raise InvalidInputError(f"a {what} column does not exist. column={name} columns={declared.names}")
                 kind = declared.field(name).type
-                if not _has_text(kind) and not (what == "partition" and pt.is_boolean(kind)):
+                family, plain = kind_of(values_of(kind)), values_of(kind)
+                if not (family.may_be_partition(plain) if what == "partition" else family.may_be_key(plain)):
                     raise InvalidInputError(
                         f"a {what} column must be a string, an integer or a date: cast it to string. "
                         f"column={name} type={kind}"
@@ -209,15 +211,16 @@ class KeySpec:
         return {name: self._typed(name, text, stored.field(name).type) for name, text in texts.items()}
 
     def _typed(self, name: str, text: pa.Array, kind: pa.DataType) -> pa.Array:
-        if not (_has_text(kind) or pt.is_timestamp(kind)):
+        if self.composite:
+            text = pc.if_else(pc.equal(text, NULL_KEY), pa.scalar(None, text.type), text)
+            text = pc.if_else(pc.equal(text, EMPTY_KEY), "", text)
+        values = kind_of(kind).from_key_texts(text, kind)
+        if values is None:
             raise UnsupportedFeatureError(
                 "deleted rows keep their key only as text, and engines format this type differently. "
                 f"column={name} type={kind}"
             )
-        if self.composite:
-            text = pc.if_else(pc.equal(text, NULL_KEY), pa.scalar(None, text.type), text)
-            text = pc.if_else(pc.equal(text, EMPTY_KEY), "", text)
-        return text.cast(pa.int64()).cast(kind) if pt.is_timestamp(kind) else text.cast(kind)
+        return values
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
         """Return the column values that a partition path determines, for pruning.
@@ -252,22 +255,12 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
 # --- helpers ------------------------------------------------------------------------------------------------------
 
 
-def _has_text(kind: pa.DataType) -> bool:
-    """Return True if all engines format this type's values alike."""
-    kind = kind.value_type if pt.is_dictionary(kind) else kind
-    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
-    return bool(text or pt.is_date(kind) or (pt.is_integer(kind) and kind != pa.uint64()))
-
-
 def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """Convert a key or partition column to text as Hudi's upserts do."""
-    kind = data.type.value_type if pt.is_dictionary(data.type) else data.type
-    if pt.is_timestamp(kind):
-        return _text(data.cast(pa.int64()))
-    if pt.is_binary(kind) or pt.is_large_binary(kind):
-        return pa.array([None if value is None else value.hex() for value in data.to_pylist()], pa.string())
-    if _has_text(kind) or pt.is_decimal(kind) or pt.is_boolean(kind) or pt.is_null(kind):
-        return _text(data)
+    kind = values_of(data.type)
+    text = data if pt.is_string(kind) or pt.is_null(kind) else kind_of(kind).key_texts(data, kind)
+    if text is not None:
+        return _text(text)
     raise UnsupportedFeatureError(
         "engines format this type differently, so a row could live twice: copy the table to one with this key or "
         f"partition column cast to a string. column={name} type={kind}"
@@ -290,18 +283,10 @@ def _refuse(bad: pa.Array, column: str, reason: str) -> None:
 
 def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
     """Return whether `text` has a definite value of type `kind`, and the value."""
-    missing = text == DEFAULT_PARTITION
+    family = kind_of(kind)
+    if text == DEFAULT_PARTITION:  # of text, this may be null or empty
+        return family.may_be_partition(kind) and not pt.is_string(kind), None
     try:
-        if pt.is_string(kind):
-            return not missing, text
-        if pt.is_boolean(kind):
-            return missing or text in ("true", "false"), None if missing else text == "true"
-        if pt.is_integer(kind):
-            number = None if missing else int(text)
-            return missing or str(number) == text, number
-        if pt.is_date(kind):
-            day = None if missing else dt.date.fromisoformat(text)
-            return day is None or day.isoformat() == text, day
+        return True, family.path_value(text)
     except ValueError:
-        pass
-    return False, None
+        return False, None

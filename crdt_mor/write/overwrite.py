@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.types as pt
 
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
@@ -140,7 +139,7 @@ def _path(write: OpenWrite, partition: object) -> str:
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
     """Raise if a path is also the text value of another partition."""
     key, schema = write.session.config.key, write.statements.schema
-    if len(key.partition_fields) > 1 or not pt.is_string(schema.stored.field(key.partition_fields[0]).type):
+    if len(key.partition_fields) > 1 or schema.stored.field(key.partition_fields[0]).type != pa.string():
         return
     try:
         other = _path_of_values(key, schema, path, write.statements.value.names)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor.columns.avro import decimal_bytes
+from crdt_mor.columns.kinds import decimal_bytes
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema, read_arrow
 from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from tests.model.types_page import REFUSED, SUPPORTED, arrow_type, limits
