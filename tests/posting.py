@@ -18,7 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.log.paths import POSTS, post_path
+from crdt_mor.log.paths import POSTS, is_event, post_path
 from crdt_mor.log.posts import Post, encode_post
 from crdt_mor.model.authors import Author, application_of
 from crdt_mor.model.instant import EPOCH
@@ -95,7 +95,7 @@ def post(
 class Meanwhile(DelegatingStore):
     """A store over which a process writes, while another one does something as soon as the first post is there.
 
-    posted: how many posts were put over it.
+    posted: how many whole writes were posted over it.
     """
 
     def __init__(self, store: Store, run: Callable[[], object] = lambda: None) -> None:
@@ -105,7 +105,7 @@ class Meanwhile(DelegatingStore):
 
     def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
         result = call()
-        if operation == "put" and path.startswith(f"{POSTS}/"):
+        if operation == "put" and path.startswith(f"{POSTS}/") and not is_event(path):
             self.posted += 1
             if self.posted == 1:
                 self._run()

@@ -31,8 +31,8 @@ from crdt_mor.errors import (
 from crdt_mor.events import one_event
 from crdt_mor.events.one_event import ClaimedWrite, ExpectedObject, LoneCommit, LoneWrite
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log import giving_way
-from crdt_mor.log.combining import ABANDONED_MS, Crowd
+from crdt_mor.log import combining, giving_way
+from crdt_mor.log.combining import ABANDONED_MS, Crowd, Load
 from crdt_mor.log.deciding import stopped_outcome, unknown_outcome
 from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
@@ -120,45 +120,93 @@ def commit(
 def commit_alone(
     publisher: TablePublisher,
     tail: Timeline,
-    requested: InstantTime,
-    draft: Draft | LoneWrite,
+    write: LoneWrite,
+    draft: Callable[[], Draft | None],
     crowd: Crowd,
     expected: ExpectedObject | None,
     shortcuts: Shortcuts,
+    *,
+    is_stale: bool,
 ) -> Steps[LoneCommit | Timeline | None]:
     """Commit as `one_event.commit`, without posting, and publish others' posts as well.
 
-    If others have published or a service asks for a turn, nothing is staged. After a single new version without posts,
-    the commit follows that version at the claimed time. A finished `LoneWrite` takes only the events of others.
+    is_stale: others have probably published since `tail`. draft: None for a write that cannot be committed with
+    others: if too many versions have passed their posts, it commits only these. If a service asks for a turn, or
+    `is_stale` and others have published, nothing is staged. But after a single new version without posts, the commit
+    follows that version at the claimed time.
     """
+    requested = write.requested
+    passed = list[Stat]()
 
     def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
-        listed, following = replies
-        if following is not None:
-            if listed or isinstance(draft, LoneWrite):
+        listed, *following = replies
+        if any(following):
+            own = None if listed else draft()
+            newest = None if own is None else (yield from next_if_newest(tail, following[0]))
+            if own is None or newest is None or _has_passed(newest, requested) or not own.may_follow(newest):
                 return None
-            newest = yield from next_if_newest(tail, following)
-            if newest is None or _has_passed(newest, requested) or not draft.may_follow(newest):
-                return None
-            return newest, draft.make(newest, requested, [draft.post], draft.post)
+            return newest, own.make(newest, requested, [own.post], own.post)
         now_ms: int = (yield StoreNow()) if listed else 0
         crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
         if crowd.is_asked:
             return None  # posted writes and the long way wait for the service
         stats = chosen(listed, tail, now_ms)
-        paths = [*(writes_in(stats, "") if isinstance(draft, Draft) else ()), *events_in(stats, "")]
-        found = (yield Together(tuple(map(Read, paths)))) if paths else ()
-        read = [decode(data, path, tail.table_id) for path, data in zip(paths, found, strict=True)]
+        writes = writes_in(stats, "")
+        own = draft() if writes else None
+        if own is None and combining.passed(stats, tail):
+            passed.extend(stats)
+            return None
+        paths = [*(writes if own is not None else ()), *events_in(stats, "")]
+        read = yield from _read(paths, tail)
         events = tuple(posted for posted in read if isinstance(posted, PostedEvent))
-        crowd.has_met = bool(events)
-        if isinstance(draft, LoneWrite):
-            return tail, replace(draft, events=events)
         posts = [post for post in read if isinstance(post, Post)]
+        crowd.has_met = bool(events)
         crowd.is_crowded |= bool(posts)
-        return tail, replace(draft.make(tail, requested, [*posts, draft.post], draft.post), events=events)
+        made = write if own is None else own.make(tail, requested, [*posts, own.post], own.post)
+        return tail, replace(made, events=events)
 
-    write = ClaimedWrite(requested, (List(POSTS), Read(version_path(tail.version + 1))), make)
-    return (yield from one_event.commit(publisher, tail, write, expected, shortcuts))
+    news = (Read(version_path(tail.version + 1)),) if is_stale else ()
+    claimed = ClaimedWrite(requested, (List(POSTS), *news), make)
+    outcome = yield from one_event.commit(publisher, tail, claimed, expected, shortcuts)
+    if outcome is None and passed:
+        return (yield from publisher.carry_first(tail, passed, shortcuts))
+    return outcome
+
+
+def carry(
+    publisher: TablePublisher,
+    tail: Timeline,
+    load: Load,
+    make: Callable[[Timeline, InstantTime, Sequence[Post]], LoneWrite | None],
+    expected: ExpectedObject | None,
+    shortcuts: Shortcuts,
+) -> Steps[Timeline | None]:
+    """Commit posts of others and publish events with them; see `log.publish.Carry`.
+
+    make: the commit of the fitting posts, or None.
+    """
+    paths = writes_in(load.writes, "")
+    requested = claim_after(tail.clock, (yield Now()))
+    fits = True
+
+    def made(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
+        nonlocal fits
+        read = [decode(data, path, tail.table_id) for path, data in zip(paths, replies, strict=True)]
+        write = make(tail, requested, [post for post in read if isinstance(post, Post)])
+        fits = write is not None
+        return None if write is None else (tail, replace(write, events=load.events, unposted=load.unposted))
+        yield  # pragma: no cover  makes it a generator
+
+    claimed = ClaimedWrite(requested, tuple(map(Read, paths)), made)
+    outcome = yield from one_event.commit(publisher, tail, claimed, expected, shortcuts)
+    if isinstance(outcome, LoneCommit):
+        return outcome.value
+    return outcome if fits else tail
+
+
+def _read(paths: Sequence[str], tail: Timeline) -> Steps[list[Post | PostedEvent | None]]:
+    contents = (yield Together(tuple(map(Read, paths)))) if paths else ()
+    return [decode(data, path, tail.table_id) for path, data in zip(paths, contents, strict=True)]
 
 
 def _has_passed(tail: Timeline, requested: InstantTime) -> bool:

@@ -34,6 +34,7 @@ from crdt_mor.log.steps import Delete, MakeDurable, Nonce, Put, Read, Steps, put
 from crdt_mor.log.tail import find_tail, listed_versions, table_replaced, versions_in
 from crdt_mor.model import layout
 from crdt_mor.model.alteration import created_with
+from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import rules_in
 from crdt_mor.model.timeline import Timeline
@@ -145,6 +146,10 @@ class Handle:
 
     def payloads(self) -> Carried:
         return carried(column.payload for column in self.config.merge.columns)
+
+    def author(self, application: str = "", info: Info = ()) -> Author:
+        process = self.environment.process()
+        return Author(application or process.program, process.host, process.pid, info)
 
     def remember(self, value: Timeline) -> Timeline:
         self._require_own(value)

@@ -39,7 +39,7 @@ from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
 from crdt_mor.log.deciding import deciding, unknown_outcome
-from crdt_mor.log.intents import PostedEvent, combine
+from crdt_mor.log.intents import Intent, PostedEvent, combine
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts, confirmed, expire_in_turn, next_version, wall_clock
@@ -74,7 +74,7 @@ class LoneWrite:
     """The objects of a write that is committed in one event.
 
     requested: the claimed time. partitions: puts of partition metadata. seen: metadata paths found before, which are
-    only checked again. members: of a group commit. events: events of other processes for the version to publish.
+    only checked again. members: of a group commit. events, unposted: events that the version publishes as well.
     """
 
     requested: InstantTime
@@ -86,6 +86,7 @@ class LoneWrite:
     author: Author | None = None
     members: tuple[Member, ...] = ()
     events: tuple[PostedEvent, ...] = ()
+    unposted: tuple[Intent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class _Attempt:
         event = tail.commit(
             nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author, write.members
         )
-        event, _ = combine(tail, wall_ms, write.events, event)
+        event, _ = combine(tail, wall_ms, write.events, event, write.unposted)
         try:
             return (yield from next_version(tail, event, {}, []))
         except SegmentGoneError:
@@ -263,7 +264,9 @@ class _Attempt:
         partitions = self.write.partitions
         looks = tuple(GetStat(put.path) for put in partitions)
         path = version_path(value.version)
-        unnamed = () if self.write.events else (path,)  # the next put is Hudi's file of this commit
+        unnamed = (
+            () if self.write.events or self.write.unposted else (path,)
+        )  # the next put is Hudi's file of this commit
         put = Put(path, value.encode(), "content" if unnamed else True, self._log_of_each_folder(), decides=True)
         created = None if shortcuts.is_far else (yield put)
         try:

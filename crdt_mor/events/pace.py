@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -13,7 +13,6 @@ from crdt_mor.events import group, one_event, sweep
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import ExpectedObject, FollowedVersion, LoneCommit, LoneWrite
-from crdt_mor.events.races import Races
 from crdt_mor.events.sweep import is_sweep_due
 from crdt_mor.events.views import Views
 from crdt_mor.log import giving_way
@@ -37,6 +36,9 @@ _PARTITIONS_NOTED: Final = 4096
 BUSY_MS: Final = 1_000
 """If the newest version is younger, a process that opens the table expects to race."""
 
+UPKEEP_EVERY_MS: Final = 60_000
+"""How often a process without begins looks for silent writers while other writes are pending."""
+
 STALE_MS: Final = 1_000
 """How long a look counts as news. Then a process looks again, beside its claim in a bucket or before a post on
 a disk."""
@@ -49,7 +51,7 @@ class Pace:
         self._handle = handle
         self._views = views
         self._lock = threading.Lock()
-        self._races = Races()
+        self._upkept_ms = 0
         self._projected = -1
         self._looked_ms = 0
         self._partitions: dict[str, None] = {}
@@ -64,7 +66,7 @@ class Pace:
 
     def before_long_way(self) -> Shortcuts:
         self.give_way()
-        self._races.upkeep(self._handle.environment.now_ms())
+        self._upkept_ms = self._handle.environment.now_ms()
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
@@ -76,7 +78,7 @@ class Pace:
 
     def shortcuts(self, helped: int) -> Shortcuts:
         is_far = self._handle.is_far
-        return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd if is_far else None)
+        return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd)
 
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
         """Remember a projected value, and check its late files in the background, at the latest before the process
@@ -95,10 +97,7 @@ class Pace:
             self._handle.run(self._handle.publisher.look_again(late))
 
     def follow(self, author: Author, token: tuple[str, int] | None) -> FollowedVersion | None:
-        """Return the version that a small write may follow in one event, or None for the long way.
-
-        The long way is for upkeep, or if nothing is known. After lost races the write is posted.
-        """
+        """Return the version that a small write may follow in one event, or None for the long way."""
         self.give_way()
         value = self._handle.known_tail()
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
@@ -107,9 +106,6 @@ class Pace:
         self._views.look_before_write()
         now_ms = self._handle.environment.now_ms()
         if self._views.has_foreign or not one_event.may_be_alone(value, token, author):
-            return None
-        is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._handle.expiry_ms)
-        if is_due and not is_crowded:
             return None
         expected = ExpectedObject(PROPERTIES, self._handle.settings_stat)
         return FollowedVersion(value, claim_after(value.clock, now_ms), expected, is_crowded)
@@ -128,30 +124,25 @@ class Pace:
             while len(self._partitions) > _PARTITIONS_NOTED:
                 del self._partitions[next(iter(self._partitions))]
 
-    def commit_alone(self, followed: FollowedVersion, draft: Draft | LoneWrite) -> LoneCommit | GroupCommit | None:
-        """Commit a write in one event, now and then with posts of others; None if another process was faster."""
-        handle, value = self._handle, followed.value
-        shortcuts = self.shortcuts(self._projected)
-        if isinstance(draft, LoneWrite) and not (handle.is_far and self.is_look_due):
-            steps = one_event.commit(handle.publisher, value, draft, followed.expected, shortcuts)
-        else:
-            steps = group.commit_alone(
-                handle.publisher, value, followed.requested, draft, self.crowd, followed.expected, shortcuts
-            )
+    def commit_alone(
+        self, followed: FollowedVersion, write: LoneWrite, draft: Callable[[], Draft | None]
+    ) -> LoneCommit | GroupCommit | None:
+        """Commit a write in one event, with posts of others; None if another process was faster."""
+        handle, shortcuts = self._handle, self.shortcuts(self._projected)
+        is_stale = handle.is_far and (self.is_stale or self.crowd.has_met)  # on a disk it has just looked
+        steps = group.commit_alone(
+            handle.publisher, followed.value, write, draft, self.crowd, followed.expected, shortcuts, is_stale=is_stale
+        )
         outcome = handle.run(steps)
         if isinstance(outcome, Timeline):
             self.published(outcome)
         committed = outcome if isinstance(outcome, LoneCommit) else None
-        self._races.note(committed=committed is not None, has_met=self.crowd.has_met)
-        if committed is not None:
-            self.published(committed.value, shortcuts)
-        else:
+        if committed is None:
             self.crowd.is_crowded = True
-        return group.of_alone(committed) if committed is not None else None
-
-    @property
-    def is_look_due(self) -> bool:
-        return self._races.is_look_due or (self.is_stale and self._handle.is_far)
+            return None
+        self.published(committed.value, shortcuts)
+        self._upkeep(committed.value)
+        return group.of_alone(committed)
 
     @property
     def is_stale(self) -> bool:
@@ -176,25 +167,26 @@ class Pace:
             self.published(outcome)
             return None
         self.published(outcome.value, shortcuts)
-        self._races.grouped()
-        if self.crowd.has_met:
-            self._races.met()
         if outcome.is_own:
             self._upkeep(outcome.value)
         return outcome
 
     def _upkeep(self, value: Timeline) -> None:
-        """Do upkeep after a published group commit, as no write goes the long way."""
+        """Do upkeep after a commit in one event: no begin does it."""
         handle, now_ms = self._handle, self._handle.environment.now_ms()
-        if not is_sweep_due(value, now_ms) and not self._races.is_upkeep_due(now_ms, value, handle.expiry_ms):
+        if not is_sweep_due(value, now_ms) and not self._is_look_for_silent_due(value, now_ms):
             return
-        self._races.upkeep(now_ms)
+        self._upkept_ms = now_ms
 
         def upkeep() -> None:
             with suppress(Exception):  # the write is committed, whatever class the store raises
                 handle.remember(handle.run(sweep.upkeep(handle.publisher, value, handle.expiry_ms)))
 
         afterwards(handle.store, upkeep)
+
+    def _is_look_for_silent_due(self, value: Timeline, now_ms: int) -> bool:
+        every_ms = min(UPKEEP_EVERY_MS, self._handle.expiry_ms)
+        return bool(value.pending) and abs(now_ms - self._upkept_ms) > every_ms
 
     def _remove(self, paths: Sequence[str]) -> None:
         with suppress(Exception):  # must not replace the outcome of the write; a sweep removes closed posts

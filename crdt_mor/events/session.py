@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from crdt_mor.events import job as jobs
 from crdt_mor.events import write
+from crdt_mor.events.carrying import carry
 from crdt_mor.events.handle import Handle, config_in, read_config
 from crdt_mor.events.pace import Pace
 from crdt_mor.events.views import Views
@@ -14,7 +17,7 @@ from crdt_mor.ground.observing_events import CommitEvent
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.log import opening, outcome
 from crdt_mor.log.combining import Crowd
-from crdt_mor.model.authors import Author, Info
+from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
@@ -34,6 +37,7 @@ class Session(Handle):
         crowd = Crowd()
         self.views = Views(self, crowd)
         self.pace = Pace(self, self.views, crowd)
+        self.publisher = replace(self.publisher, carry=partial(carry, self, self.views))
 
     @classmethod
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
@@ -57,10 +61,6 @@ class Session(Handle):
         """Set table properties in one event. None removes a property."""
         self.adopt()
         self.remember(self.run(write.set_properties(self.publisher, self.known_tail(), changes)))
-
-    def author(self, application: str = "", info: Info = ()) -> Author:
-        process = self.environment.process()
-        return Author(application or process.program, process.host, process.pid, info)
 
     def begin(self, author: Author, declared: Declared = ANYTHING) -> tuple[outcome.ValueOf, Pending]:
         """Adopt Hudi's commits, then begin a pending write."""

@@ -4,7 +4,8 @@
     turn        writers with posts take turns: each in its turn publishes all posted events
     withdraw    a writer that knows the outcome removes its post
 
-A lone writer does not post, and looks now and then for others, who would lose each race.
+A lone writer does not post. Each publisher looks for posts, and takes whole writes along that others have passed
+(`planners.way`).
 
 *Why no write begins twice.* A posted event is open for a few versions after the version in its name. The version that
 publishes the event notes its name for as long (`model.posts`). A version without that note must not land later, so an
@@ -13,27 +14,42 @@ event is not posted while such a put may still land. An end that is taken late f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.log import giving_way
 from crdt_mor.log.intents import BYTES_MAX, Intent, PostedEvent, combine, encode_intent
-from crdt_mor.log.paths import POSTS, event_path
+from crdt_mor.log.paths import POSTS, event_path, is_event, post_in
 from crdt_mor.log.posts import NAME_CHARS, Turn, chosen, decode, events_in
 from crdt_mor.log.steps import Delete, List, Now, Pause, Put, Read, Steps, StoreNow, Together
 from crdt_mor.model.posts import PostName, is_open
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
+from crdt_mor.planners.way import is_passed
 from crdt_mor.store.protocol import Stat
 
 LOST_MAX: Final = 1
 """Lost races before an event is posted."""
 
-LOOK_EVERY: Final = 8
-"""Own events between two looks of a lone process for posts."""
-
 ABANDONED_MS: Final = 600_000
 """Age at which a sweep treats a process with a turn request as dead, by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a publisher takes along: whole writes, posted events, and its own event if that is not posted."""
+
+    writes: tuple[Stat, ...]
+    events: tuple[PostedEvent, ...] = ()
+    unposted: tuple[Intent, ...] = ()
+
+
+def passed(posts: Sequence[Stat], tail: Timeline) -> list[Stat]:
+    """Return the whole writes among open posts if two versions have passed one of them; else none."""
+    writes = [(stat, name) for stat in posts if not is_event(stat.path) and (name := post_in(stat.path)) is not None]
+    return [stat for stat, _ in writes] if is_passed((name.version for _, name in writes), tail.version) else []
 
 
 @dataclass(slots=True)
@@ -41,14 +57,13 @@ class Crowd:
     """Whether other writers were in the way lately: then events are posted at once.
 
     others: other writers in the last version with posts. has_met: events of others were seen at the last commit.
-    unlooked: own events since the last look. commit_ms: recent duration of a commit of posts on a disk, or 0.
+    commit_ms: recent duration of a commit of posts on a disk, or 0.
     """
 
     is_crowded: bool = False
     others: int = 0
     is_asked: bool = False
     has_met: bool = False
-    unlooked: int = 0
     commit_ms: int = 0
 
     def note_commit(self, took_ms: int) -> None:
@@ -59,12 +74,13 @@ class Crowd:
 class Posting:
     """State of an event during publication. Not thread-safe.
 
-    intent: the event to post; None: its writer publishes alone. attempt: puts so far. others: events of others in the
-    last put. may_land: a put may still succeed, or has.
+    intent: the event to post; None: its writer publishes alone. is_carrier: it takes whole writes along. attempt: puts
+    so far. others: events of others in the last put. may_land: a put may still succeed, or has.
     """
 
     intent: Intent | None = None
     crowd: Crowd | None = None
+    is_carrier: bool = False
     attempt: int = 0
     others: int = 0
     may_land: bool = False
@@ -85,12 +101,14 @@ class Posting:
         After its window nobody can take the post, and the event is posted again. may_land: an earlier put may still
         land without noting a new name.
         """
-        intent, crowd = self.intent, self.crowd
-        if intent is None or crowd is None or tail.table_id is None or not knows_posts(tail.format):
+        if tail.table_id is None or not knows_posts(tail.format):
             return True  # a table's first event sets its id; older releases know no posts
+        intent, crowd = self.intent, self.crowd
         steps: list[List | Put] = [List(POSTS)]
-        if not self._is_open(tail):
-            crowd.unlooked += 1
+        if intent is None or crowd is None:
+            if not self.is_carrier:
+                return True
+        elif not self._is_open(tail):
             is_due = not may_land and (self.is_posted or crowd.is_crowded or self.attempt > LOST_MAX)
             data = encode_intent(intent, tail.table_id) if is_due else b""
             if 0 < len(data) <= BYTES_MAX:
@@ -98,12 +116,14 @@ class Posting:
                 self._posted.append(name)  # a lost put only loses the help of others
                 self._turn = Turn(event_path(name), crowd.others + 1)
                 steps.append(Put(event_path(name), data, durable=False, decides=True))
-            elif crowd.unlooked < LOOK_EVERY:
-                self._chosen = []  # these belong to an older version
-                return True
         began: int = yield Now()
-        listed, *_ = yield Together(tuple(steps))
-        self._look_ms, crowd.unlooked = (yield Now()) - began, 0
+        try:
+            listed, *_ = yield Together(tuple(steps))
+        except StorageUnavailableError:
+            if self.is_posted:
+                raise
+            listed = []  # nobody is helped this time
+        self._look_ms = (yield Now()) - began
         now_ms: int = (yield StoreNow()) if listed else 0
         self._chosen = chosen(listed, tail, now_ms)
         return not self._is_open(tail) or self._turn.is_due(tail, self._chosen)
@@ -111,24 +131,40 @@ class Posting:
     def _is_open(self, tail: Timeline) -> bool:
         return self.is_posted and is_open(self._posted[-1], tail.version)
 
+    def passed(self, tail: Timeline) -> list[Stat]:
+        """Return the whole writes to take along, or none if each of them can wait."""
+        return passed(self._chosen, tail) if self.is_carrier else []
+
+    def load(self, tail: Timeline, writes: Sequence[Stat]) -> Steps[Load]:
+        """Return these whole writes and all events, the own one included."""
+        events = yield from self._events(tail)
+        intent = self.intent
+        unposted = () if intent is None or self._is_open(tail) else (intent,)
+        return Load(tuple(writes), tuple(events), unposted)
+
     def leave_to_others(self, tail: Timeline) -> Steps[None]:
         yield from self._turn.pause(tail, self._look_ms, 0)
 
     def with_others(self, tail: Timeline, event: Timeline, wall_ms: int) -> Steps[Timeline]:
-        own = self._posted[-1] if self._is_open(tail) else None
+        own = self._is_open(tail)
         if self.intent is None or self.crowd is None or not (own or self._chosen):
             return event
+        events = yield from self._events(tail)
+        value, possible = combine(tail, wall_ms, events, unposted=[] if own else [self.intent])
+        self.others = self.crowd.others = possible - 1
+        return value
+
+    def _events(self, tail: Timeline) -> Steps[list[PostedEvent]]:
+        """Return the posted events, the own one last."""
         paths = events_in(self._chosen, self._turn.own)
         new = [path for path in paths if path not in self._known]
         contents = (yield Together(tuple(map(Read, new)))) if new else ()
         for path, data in zip(new, contents, strict=True):
             self._known[path] = decode(data, path, tail.table_id)
-        others = [self._known[path] for path in paths if self._known[path] is not None]
-        if own is not None:
-            others.append(PostedEvent(own, self.intent))
-        value, possible = combine(tail, wall_ms, others, unposted=[] if own else [self.intent])
-        self.others = self.crowd.others = possible - 1
-        return value
+        events = [self._known[path] for path in paths if self._known[path] is not None]
+        if self.intent is not None and self._is_open(tail):
+            events.append(PostedEvent(self._posted[-1], self.intent))
+        return events
 
     def pause(self, tail: Timeline) -> Steps[None]:
         if not self.is_posted and self.attempt >= giving_way.LOST_MAX:

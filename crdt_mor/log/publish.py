@@ -32,18 +32,19 @@ from crdt_mor.errors import (
 )
 from crdt_mor.ground.observing import Tell, tell_nobody
 from crdt_mor.ground.observing_events import RaceLostEvent
-from crdt_mor.log.combining import Crowd, Posting
+from crdt_mor.log.combining import Crowd, Load, Posting
 from crdt_mor.log.deciding import deciding, stopped_outcome, unknown_outcome
 from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
 from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal, with_file_ids
-from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
+from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Pause, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import Tail, expire_versions, find_tail, still_stands
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.protocol import Stat
 
 EXPIRE_EVERY = 32
 """Versions between two deletions of expired versions by publishers. Readers delete nothing."""
@@ -83,13 +84,26 @@ class Shortcuts:
 
 NO_SHORTCUTS = Shortcuts()
 
+CLAIMS_MAX = 8
+"""Tries to claim a time for posts, about as long as a commit takes: another process that has claimed this time is
+publishing, or dead."""
+
+Carry = Callable[[Timeline, Load, Shortcuts], Steps[Timeline | None]]
+"""(tail, load, shortcuts) -> the newest value after a commit of the load, `tail` if nothing of it fits, or None if
+the time could not be claimed. See `events.carrying`.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes and projects the events of a table. Nothing depends on `tell`."""
+    """Publishes and projects the events of a table. Nothing depends on `tell`.
+
+    carry: commits whole writes of others, which would wait too long otherwise (`planners.way`).
+    """
 
     projector: EventProjector
     tell: Tell = tell_nobody
+    carry: Carry | None = None
 
     def publish(
         self,
@@ -106,7 +120,7 @@ class Publisher:
         """
         assert known_tail is not None or not shortcuts.looked
         tail = known_tail if known_tail is not None and shortcuts.looked else (yield from find_tail(known_tail))
-        posting = Posting(intent, shortcuts.crowd)
+        posting = Posting(intent, shortcuts.crowd, is_carrier=self.carry is not None)
         try:
             return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))
         except StorageUnavailableError as error:
@@ -143,6 +157,10 @@ class Publisher:
                 if event is None:
                     yield from posting.end(published=False)
                     return Tail(tail)
+                carried = yield from self._carried(tail, posting, shortcuts)
+                if carried is not None:
+                    tail, unmade = carried, 0
+                    continue
                 event = yield from posting.with_others(tail, event, time_ms)
                 value = yield from next_version(tail, event, segments, own)
             except SegmentGoneError:
@@ -167,6 +185,34 @@ class Publisher:
             if unmade == PUTS_MAX:
                 raise _never_made(value)
             tail = newest
+
+    def _carried(self, tail: Timeline, posting: Posting, shortcuts: Shortcuts) -> Steps[Timeline | None]:
+        """Commit posts that have waited too long, together with this event; None: there are none, or nothing came."""
+        writes = posting.passed(tail)
+        if not writes:
+            return None
+        load = yield from posting.load(tail, writes)
+        may_land, posting.may_land = posting.may_land, True
+        posting.attempt += 1
+        newest = yield from self._carry(tail, load, shortcuts)
+        posting.may_land = may_land and newest is None
+        return newest
+
+    def carry_first(self, tail: Timeline, writes: Sequence[Stat], shortcuts: Shortcuts) -> Steps[Timeline | None]:
+        """Commit posts before a write that cannot be committed with them. Returns the newest value, or None."""
+        return (yield from self._carry(tail, Load(tuple(writes)), shortcuts))
+
+    def _carry(self, tail: Timeline, load: Load, shortcuts: Shortcuts) -> Steps[Timeline | None]:
+        for attempt in range(CLAIMS_MAX if self.carry is not None else 0):
+            assert self.carry is not None
+            newest = yield from self.carry(tail, load, shortcuts)
+            if newest is tail:
+                return None  # no post fits: their owners find out
+            newest = newest or (yield from find_tail(tail))
+            if newest.version > tail.version:
+                return newest
+            yield Pause(attempt)
+        return None
 
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Tail]:
         """Return the tail after an unsuccessful put.

@@ -11,7 +11,7 @@ If another process publishes first, nothing of this write is left, and it is pos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import CrdtMorError
+from crdt_mor.events.carrying import set_maker
 from crdt_mor.events.group import Draft, GroupCommit
+from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import FollowedVersion, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.partitions import metadata_put
@@ -127,7 +129,7 @@ class TriedWrite:
         view, collected = Snapshot.seal(self.session, self.followed.value), self.statements.collected
         if not collected:
             return view
-        return view.with_own(self._staging(self.statements).stage(collected, in_memory), view.schema)
+        return view.with_own(_staging(self.session, self.statements).stage(collected, in_memory), view.schema)
 
     def commit_rows(self, prepared: Prepared) -> LoneCommit | GroupCommit | None:
         """Commit a statement after its check by the followed version; None, with nothing left, if that fails."""
@@ -161,15 +163,14 @@ class TriedWrite:
     def _alone_or_posted(self) -> LoneCommit | GroupCommit | None:
         """Commit alone unless others interfered lately; otherwise post if possible."""
         pace, followed = self.session.pace, self.followed
-        draft = self._draft() if followed.is_crowded or pace.is_look_due else None
         if not followed.is_crowded or self.prepared is None:
-            write = draft or self._write(self.statements, ())
+            write = self._write(self.statements, ())
             if write is None:
                 return None
-            committed = pace.commit_alone(followed, write)
+            committed = pace.commit_alone(followed, write, self._draft)
             if committed is not None or pace.is_changed(followed):
                 return committed
-            draft = draft or self._draft()
+        draft = self._draft()
         if draft is None or not draft.may_follow(self.session.known_tail()):
             return None
         return pace.commit_posted(followed.expected, draft)
@@ -225,18 +226,11 @@ class TriedWrite:
 
         members: the parts of a commit of several writers.
         """
-        session, requested = self.session, statements.requested
-        logs = tuple(self._staging(statements).stage(statements.collected, in_memory))
-        if not logs:
+        made = _lone_write(self.session, statements, self.author, members)
+        if made is None:
             return None
-        partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
-        self._partitions, seen = partitions, session.pace.seen(partitions)
-        token = None if members else self.token
-        return LoneWrite(requested, statements.operation, logs, partitions, seen, token, self.author, tuple(members))
-
-    def _staging(self, statements: Statements) -> Staging:
-        session, ids = self.session, statements.value.file_ids
-        return Staging(session.config, statements.merging, statements.requested, WRITE_TOKEN, session.judgements, ids)
+        self._partitions, seen = made.partitions, self.session.pace.seen(made.partitions)
+        return replace(made, seen=seen, token=None if members else self.token)
 
     def _is_narrow(self, statements: Sequence[Statement]) -> bool:
         """Return True if there are rows, in few file groups."""
@@ -249,3 +243,31 @@ class TriedWrite:
             return True
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in statements)
         return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX
+
+
+def _staging(handle: Handle, statements: Statements) -> Staging:
+    ids, judged = statements.value.file_ids, handle.judgements
+    return Staging(handle.config, statements.merging, statements.requested, WRITE_TOKEN, judged, ids)
+
+
+def _lone_write(handle: Handle, statements: Statements, author: Author, members: Sequence[Member]) -> LoneWrite | None:
+    """Return the log files and other puts of a commit; None without rows."""
+    requested = statements.requested
+    logs = tuple(_staging(handle, statements).stage(statements.collected, in_memory))
+    if not logs:
+        return None
+    partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
+    return LoneWrite(requested, statements.operation, logs, partitions, author=author, members=tuple(members))
+
+
+@set_maker
+def _write_of_others(handle: Handle, tail: Timeline, requested: InstantTime, posts: Sequence[Post]) -> LoneWrite | None:
+    """Return the commit of the posts that fit; None if none does, or a payload fails on their rows."""
+    fit = [post for post in posts if may_be_alone(tail, post.token, post.author)]
+    statements, taken = group_of(handle.config, tail, requested, fit)
+    if not taken:
+        return None
+    try:
+        return _lone_write(handle, statements, handle.author(), [post.member for post in taken])
+    except (CrdtMorError, pl.exceptions.PolarsError):
+        return None  # their owners find out which of them fails

@@ -78,18 +78,18 @@ def group_of(
     tail: Timeline,
     requested: InstantTime,
     posts: Sequence[Post],
-    own: Post,
-    own_statement: RowsStatement,
+    own: Post | None = None,
+    own_statement: RowsStatement | None = None,
 ) -> tuple[Statements, list[Post]]:
     """Return the statements of the posts that fit after `tail`, in order, and these posts.
 
-    own: this process's post, which fits; own_statement: its statement.
+    own: this process's post, which fits, if any; own_statement: its statement.
     """
     statements = Statements(config, tail, requested)
     new = list[tuple[Post, RowsStatement]]()
     for post in posts:
-        others = [*(other for other, _ in new), own]
-        found = of_post(own_statement) if post is own else _statement_if_new(tail, post, others)
+        others = [*(other for other, _ in new), *([] if own is None else [own])]
+        found = _statement_if_new(tail, post, others) if post is not own else own_statement and of_post(own_statement)
         if found is not None:
             new.append((post, found))
     taken = list[Post]()

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -20,14 +20,13 @@ from unittest.mock import patch
 from crdt_mor.events import group, one_event
 from crdt_mor.events import write as events
 from crdt_mor.events.group import Draft
-from crdt_mor.events.one_event import ExpectedObject, LoneCommit, LoneWrite
+from crdt_mor.events.one_event import ExpectedObject, LoneWrite
 from crdt_mor.events.pace import BUSY_MS
-from crdt_mor.events.races import Races
 from crdt_mor.ground.clock import Process
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
-from crdt_mor.log.combining import Crowd
-from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.combining import Crowd, Load
+from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, is_event, post_in, version_path
 from crdt_mor.log.posts import Post
 from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import Shortcuts
@@ -53,6 +52,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, claim_after, from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
@@ -69,7 +69,18 @@ BUCKETS = 4
 COMMITS_MAX = 1 << 20
 BLOCKS = COMMITS_MAX * COMMITS_MAX  # the first number of rows of those who commit blocks
 BLOCK_PAUSE_MS = 500
-PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)))
+
+
+def carry(tail: Timeline, load: Load, shortcuts: Shortcuts) -> Steps[Timeline | None]:
+    """Commits whole writes of others, as `events.carrying` does."""
+    return (yield from group.carry(PUBLISHER, tail, load, group_of_others, None, shortcuts))
+
+
+def group_of_others(tail: Timeline, requested: InstantTime, posts: Sequence[Post]) -> LoneWrite | None:
+    return commit_of(tail, requested, posts) if posts else None
+
+
+PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)), carry=carry)
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,8 @@ class Simulation:
     latency_ms: of a request, give or take a third of it. deadly: the chance of a process to die at a request, which may
     still take effect. fsync_ms: of a disk, where nothing is done side by side, how long what lasts is waited for; None:
     a bucket. now: milliseconds since the beginning.
-    lost: how many puts of versions came too late.
+    lost: how many puts of versions came too late. newest: the newest version. landed: the newest version as each whole
+    write was posted.
     """
 
     seed: int
@@ -100,6 +112,8 @@ class Simulation:
     commits: list[Acknowledged] = field(default_factory=list)
     requests: int = 0
     lost: int = 0
+    newest: int = 1
+    landed: dict[PostName, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -205,7 +219,13 @@ class Simulation:
 
     def _perform(self, replies: list[object], i: int, part: Any) -> None:
         replies[i] = perform(part, self.store, self)
-        self.lost += isinstance(part, Put) and part.path.startswith(VERSIONS) and replies[i] is False
+        if isinstance(part, Put) and part.path.startswith(VERSIONS):
+            self.lost += replies[i] is False
+            self.newest += replies[i] is True
+        if isinstance(part, Put) and part.path.startswith(POSTS) and not is_event(part.path):
+            post = post_in(part.path)
+            assert post is not None
+            self.landed[post] = self.newest
 
 
 def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, think_s: float = 0) -> Run:
@@ -213,7 +233,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
 
     think_s: seconds between two commits, give or take a half; each is then one of a process that opens the table anew.
     """
-    races, projected = Races(), -1
+    projected = -1
     stat = sim.store.stat(PROPERTIES)
     for number in count():
         if think_s:
@@ -222,7 +242,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         late: list[Projected] | None = [] if sim.fsync_ms is None else None
         if think_s:
             known, is_busy = yield from opened(sim)
-            races, projected, crowd = Races(), -1, Crowd(is_crowded=is_busy)
+            projected, crowd = -1, Crowd(is_crowded=is_busy)
         shortcuts = Shortcuts(helped=projected, late=late, crowd=crowd)
         if crowd and crowd.is_asked:
             yield from giving_way.give_way()
@@ -230,29 +250,23 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         expected = ExpectedObject(PROPERTIES, stat)
         draft = draft_of(name)
         committed: Any = None
-        is_posted = crowd is not None and crowd.is_crowded
-        if not is_posted and races.is_alone(sim.now_ms(), known, EXPIRY_MS):
-            requested = claim_after(known.clock, sim.now_ms())
-            if crowd and (races.is_look_due or think_s):
-                steps = group.commit_alone(PUBLISHER, known, requested, draft, crowd, expected, shortcuts)
+        if crowd is None or not crowd.is_crowded:
+            write = commit_of(known, claim_after(known.clock, sim.now_ms()), [draft.post])
+            if crowd is None:
+                committed = yield from one_event.commit(PUBLISHER, known, write, expected, shortcuts)
             else:
-                steps = one_event.commit(
-                    PUBLISHER, known, commit_of(known, requested, [draft.post]), expected, shortcuts
-                )
-            committed = yield from steps
-            races.note(committed=isinstance(committed, LoneCommit), has_met=crowd is not None and crowd.has_met)
-            is_posted = crowd is not None
+                is_stale = sim.fsync_ms is None and (bool(think_s) or crowd.has_met)
+                committed = yield from group.commit_alone(
+                    PUBLISHER, known, write, partial(lambda own: own, draft), crowd, expected, shortcuts,
+                    is_stale=is_stale,
+                )  # fmt: skip
             if isinstance(committed, Timeline):
                 known, projected, committed = committed, committed.version, None
-        if committed is None and crowd and is_posted:
+        if committed is None and crowd:
             left: list[str] = []
             committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
-            races.grouped()
-            if crowd.has_met:
-                races.met()
             sim.beside(removed(left))
         if committed is None:
-            races.upkeep(sim.now_ms())
             committed = yield from long_way(known, draft, shortcuts)
         known, projected = committed.value, committed.value.version
         sim.commits.append(Acknowledged(sim.now, sim.now - began, name))
@@ -270,15 +284,19 @@ def long_way(known: Timeline, draft: Draft, shortcuts: Shortcuts) -> Run:
     ))  # fmt: skip
 
 
-def blocks(sim: Simulation, known: Timeline, took: list[float]) -> Run:
+def blocks(sim: Simulation, known: Timeline, took: list[float], pause_ms: float) -> Run:
     """Commits transaction blocks, one after another, which cannot be posted whole. took: how long each has taken."""
     crowd = Crowd()
     for number in count():
         began = sim.now
-        completed = yield from long_way(known, draft_of(BLOCKS + number), Shortcuts(late=[], crowd=crowd))
+        if sim.fsync_ms is not None:
+            yield from giving_way.give_way()
+        late: list[Projected] | None = [] if sim.fsync_ms is None else None
+        completed = yield from long_way(known, draft_of(BLOCKS + number), Shortcuts(late=late, crowd=crowd))
         known = completed.value
         took.append(sim.now - began)
-        yield Wait(BLOCK_PAUSE_MS)
+        if pause_ms:
+            yield Wait(pause_ms)
 
 
 def opened(sim: Simulation) -> Steps[tuple[Timeline, bool]]:
@@ -351,6 +369,7 @@ def crowd_of(
     deadly: float = 0.0,
     service_took: list[float] | None = None,
     blocks_took: Sequence[list[float]] = (),
+    block_pause_ms: float = BLOCK_PAUSE_MS,
     think_s: float = 0,
     fsync_ms: float | None = None,
 ) -> Simulation:
@@ -368,7 +387,7 @@ def crowd_of(
     if service_took is not None:
         sim.start(service(sim, first, service_took))
     for took in blocks_took:
-        sim.start(blocks(sim, first, took))
+        sim.start(blocks(sim, first, took, block_pause_ms))
     with decoded_once():
         sim.run(seconds)
     return sim

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +18,12 @@ from crdt_mor.events import group, one_event, restore, write
 from crdt_mor.events import overwrite as overwriting
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
-from crdt_mor.log.combining import Crowd
+from crdt_mor.log.combining import Crowd, Load
 from crdt_mor.log.paths import POSTS, post_path, version_path
 from crdt_mor.log.posts import Post
 from crdt_mor.log.projection import Projected
-from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import Delete, List, Put, Walk
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
+from crdt_mor.log.steps import Delete, List, Put, Steps, Walk
 from crdt_mor.log.stopping import blocking_token
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
@@ -135,10 +136,12 @@ def loner(number: int, value: Timeline, *, along: bool = False, bucket: bool = F
     requested = claim_after(value.clock, AHEAD_MS if ahead else 0)
     shortcuts = Shortcuts(late=[] if bucket else None)
     draft = draft_of(number)
+    write = written(requested, [draft.post], number)
     if along:
-        outcome = yield from group.commit_alone(PUBLISHER, value, requested, draft, Crowd(), None, shortcuts)
+        outcome = yield from group.commit_alone(
+            PUBLISHER, value, write, lambda: draft, Crowd(), None, shortcuts, is_stale=True
+        )
     else:
-        write = written(requested, [draft.post], number)
         outcome = yield from one_event.commit(PUBLISHER, value, write, None, shortcuts)
     if isinstance(outcome, LoneCommit):
         return ("committed", number, outcome.completion.requested)
@@ -209,6 +212,61 @@ def overwriter(value: Timeline, begun: Pending) -> Run:
     except WriterExpiredError:
         return ("expired", begun.requested)
     return ("acknowledged", begun.requested)
+
+
+# --- who carries posts of others --------------------------------------------------------------------------------------
+
+PUBLISHER_OF_OTHERS = 7
+"""By this number, files say that a publisher without a write of its own has made them."""
+
+
+def fitting(tail: Timeline, requested: InstantTime, posts: Sequence[Post]) -> LoneWrite | None:
+    """The commit of the posts that fit: neither a used token nor rows of an earlier schema."""
+    taken: list[Post] = []
+    for post in posts:
+        if _statement_if_new(tail, post, taken) is not None and (as_it_was(tail) or not post.plain):
+            taken.append(post)
+    return written(requested, taken, PUBLISHER_OF_OTHERS) if taken else None
+
+
+def carry(tail: Timeline, load: Load, shortcuts: Shortcuts) -> Steps[Timeline | None]:
+    return (yield from group.carry(CARRIER, tail, load, fitting, None, shortcuts))
+
+
+CARRIER = replace(PUBLISHER, carry=carry)
+
+
+def carrying_beginner(
+    value: Timeline, *, completes: bool = False, is_crowded: bool = False, bucket: bool = False
+) -> Run:
+    """A larger write. completes: it goes on to its end. is_crowded: it posts its events."""
+    shortcuts = Shortcuts(crowd=Crowd(is_crowded=is_crowded), late=[] if bucket else None)
+    with suppress(WriterExpiredError):
+        value, begun = yield from write.begin(CARRIER, value, 1 << 60, shortcuts=shortcuts)
+        if completes:
+            return (yield from finish(value, begun))
+    return ("begun", None)
+
+
+def carrying_ender(value: Timeline, begun: Pending) -> Run:
+    """A larger write that has begun, and ends without files."""
+    try:
+        yield from write.complete(CARRIER, value, begun, "UPSERT", [], None, shortcuts=Shortcuts(crowd=Crowd()))
+    except WriterExpiredError:
+        return ("expired", begun.requested)
+    return ("acknowledged", begun.requested)
+
+
+def carrying_planner(value: Timeline) -> Run:
+    """An event that nobody else can publish, as a plan is: posts are committed before it."""
+    yield from CARRIER.publish(lambda tail, _: tail.decide("plan", 0), value)
+
+
+def carrying_reader(value: Timeline) -> Run:
+    """A commit of one writer that has read the table: posts are committed before it, and it has lost."""
+    requested = claim_after(value.clock, 0)
+    own = written(requested, [post_of(PUBLISHER_OF_OTHERS)], PUBLISHER_OF_OTHERS)
+    yield from group.commit_alone(CARRIER, value, own, lambda: None, Crowd(), None, NO_SHORTCUTS, is_stale=False)
 
 
 # --- what holds -------------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def test_a_commit_that_is_alone_leaves_the_turn_to_a_service_that_asks() -> None
     asked(store, environment)
     crowd, requested = Crowd(), claim_after(FIRST.clock, environment.now_ms())
     write = LoneWrite(requested, "UPSERT", ())
-    steps = group.commit_alone(PUBLISHER, FIRST, requested, write, crowd, None, NO_SHORTCUTS)
+    steps = group.commit_alone(PUBLISHER, FIRST, write, lambda: None, crowd, None, NO_SHORTCUTS, is_stale=True)
     assert run(steps, store, environment) is None
     assert crowd == Crowd(is_asked=True)
     assert [stat.path for stat in store.walk("")] == []

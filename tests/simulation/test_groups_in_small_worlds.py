@@ -8,13 +8,14 @@ In each store that can be reached, so whichever process dies and wherever, the p
     - what an eraser has found is never committed from then on
     - a larger write, whose begin is posted and taken along, begins once
 
-`docs/design/groups.md` says which rule is for what. Windows are two versions wide here.
+`docs/design/groups.md` says which rule is for what. Windows are two versions wide here, and posts are carried at once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -23,15 +24,20 @@ import pytest
 
 from crdt_mor.events import group
 from crdt_mor.events.group import Look
+from crdt_mor.events.one_event import LoneWrite
+from crdt_mor.log.combining import Load
 from crdt_mor.log.paths import POSTS, post_path, version_path
-from crdt_mor.log.posts import NAME_CHARS, encode_post
+from crdt_mor.log.posts import NAME_CHARS, Post, encode_post
 from crdt_mor.log.projection import EventFile, EventProjector, last_put
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Put, Read, Steps, Together
 from crdt_mor.log.tail import find_tail
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import Noted, PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat
 from tests.driving import nonce_in_hex
+from tests.simulation import grouping
 from tests.simulation.actors import PUBLISHER, Run, finish, planner
 from tests.simulation.grouping import (
     FIRST,
@@ -40,6 +46,10 @@ from tests.simulation.grouping import (
     RestoredWorld,
     as_it_was,
     beginner,
+    carrying_beginner,
+    carrying_ender,
+    carrying_planner,
+    carrying_reader,
     copier,
     ender,
     eraser,
@@ -61,6 +71,7 @@ nothing_is_kept = small_numbers()
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.model.posts.WINDOW", 2)
+    monkeypatch.setattr("crdt_mor.planners.way.PASSED_MAX", 0)
     monkeypatch.setattr("crdt_mor.log.posts.LOOKS_A_RANK", 1)
     monkeypatch.setattr("crdt_mor.log.projection.LOOKS_A_RANK", 1)
     monkeypatch.setattr("crdt_mor.log.posts.GATHERING_LOOKS", 0)
@@ -121,6 +132,13 @@ OTHERS: dict[str, Role] = {
     "begins and ends": partial(beginner, completes=True),
     "restorer": restorer,
     "decider": lambda value: PUBLISHER.publish(lambda tail, _: tail.decide("decider", 0), value),
+    "carries": carrying_beginner,
+    "carries in a bucket": partial(carrying_beginner, bucket=True),
+    "posts and carries": partial(carrying_beginner, is_crowded=True),
+    "carries to the end": partial(carrying_beginner, completes=True),
+    "posts and carries to the end": partial(carrying_beginner, completes=True, is_crowded=True),
+    "plans and carries": carrying_planner,
+    "reads and carries": carrying_reader,
     "two more": lambda value: putter(*decided(value, 2)),
     "three more": lambda value: putter(*decided(value, 3)),
 }
@@ -130,6 +148,7 @@ def world(
     *who: str,
     begun: int = 0,
     ends: int = 0,
+    carried_ends: int = 0,
     overwrites: int = 0,
     copies: int = 0,
     dead: int = 0,
@@ -140,13 +159,14 @@ def world(
 ) -> GroupWorld:
     """Actors; those with a write of their own have one number after another, and are named by it.
 
-    begun, ends, overwrites: writes that have begun, and are completed; the ends are posted. copies: of how many of the
-    owners' posts a second copy lands late. dead: posts of owners that have died. slept: how many versions have followed
-    the one that the actors remember; another process, which has derived the first of them as well, is about to put it.
+    begun, ends, overwrites: writes that have begun, and are completed; the ends are posted. carried_ends: ends that
+    carry posts of others. copies: of how many of the owners' posts a second copy lands late. dead: posts of owners that
+    have died. slept: how many versions have followed the one that the actors remember; another process, which has
+    derived the first of them as well, is about to put it.
     plan: one is open. taken: a post was taken so long ago that its name is forgotten; a second copy of it has landed.
     """
     place = Place({version_path(0): START.encode()})
-    place.begin(begun + ends + overwrites)
+    place.begin(begun + ends + carried_ends + overwrites)
     if plan:
         place.run(planner(place.tail), "planned")
     if taken:
@@ -171,7 +191,7 @@ def world(
         name = PostName(value.version, nonce_in_hex(f"w{n}.01")[:NAME_CHARS])
         data = encode_post(post_of(FIRST + n, name=name), value.table_id)
         place.add(f"c{n}.", [partial(copier, post_path(name), data)])
-    place.go_on([finish] * begun + [ender] * ends + [overwriter] * overwrites, "b")
+    place.go_on([finish] * begun + [ender] * ends + [carrying_ender] * carried_ends + [overwriter] * overwrites, "b")
     kind = RestoredWorld if "restorer" in who else GroupWorld
     return kind(place.objects, place.actors, **options)
 
@@ -241,6 +261,38 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_every_interleaving(who: Sequence[str], options: dict[str, Any]) -> None:
     assert world(*who, **options).search() > 100
+
+
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["carries"], {"dead": 1, "deletions": False}),
+        (["plans and carries"], {"dead": 1, "deletions": False}),
+        (["reads and carries"], {"dead": 1}),
+        slow(["carries"], {"dead": 1, "slept": 3}),
+        slow(["owner", "carries"], {"deletions": False}),
+        slow(["owner", "posts and carries"], {"deletions": False}),
+        slow(["carries", "along"], {"dead": 1, "deletions": False}),
+        slow(["carries", "carries"], {"dead": 1, "deletions": False}),
+        slow(["carries", "eraser"], {"dead": 1, "deletions": False}),
+        slow(["gives up", "carries"], {"deletions": False}),
+        slow(["rigid", "carries", "grower"], {"deletions": False}),
+        slow(["token", "carries"], {"dead": 1, "deletions": False}),
+        slow(["owner"], {"carried_ends": 1, "deletions": False}),
+        slow(["owner", "plans and carries"], {"deletions": False}),
+        slow(["owner", "reads and carries"], {"deletions": False}),
+        slow(["carries"], {"dead": 1, "faults": 1, "deletions": False}),
+        slow(["owner", "carries"], {"copies": 1, "deletions": False}),
+        slow(["carries", "restorer"], {"dead": 1, "deletions": False}),
+        slow(["bucket", "carries in a bucket"], {"deletions": False}),
+        long(["owner", "carries"], {}),
+        long(["carries to the end", "carries"], {"dead": 1, "deletions": False}),
+        long(["posts and carries to the end", "carries"], {"dead": 1, "deletions": False}),
+    ],
+    ids=told,
+)
+def test_every_interleaving_of_publishers_that_carry_posts(who: Sequence[str], options: dict[str, Any]) -> None:
+    assert world(*who, **options).search() > 5
 
 
 @pytest.mark.parametrize(
@@ -382,9 +434,37 @@ def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None
     patch.setattr("crdt_mor.model.posts.WINDOW", 3)
 
 
+def a_commit_of_others_does_not_note_their_posts(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(tail: Timeline, requested: InstantTime, posts: Sequence[Post]) -> LoneWrite | None:
+        made = rightly(tail, requested, posts)
+        return made and replace(made, members=tuple(replace(member, post=None) for member in made.members))
+
+    rightly = grouping.fitting
+    patch.setattr(grouping, "fitting", forgetful)
+    nothing_is_asked(patch)
+
+
+def the_own_event_is_not_noted(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(tail: Timeline, load: Load, shortcuts: Shortcuts) -> Steps[Timeline | None]:
+        unposted = (*(event.intent for event in load.events), *load.unposted)
+        return (yield from rightly(tail, replace(load, events=(), unposted=unposted), shortcuts))
+
+    rightly = grouping.carry
+    patch.setattr(grouping, "CARRIER", replace(grouping.CARRIER, carry=forgetful))
+    patch.setattr("crdt_mor.log.combining.Posting.withdraw", nothing)
+    patch.setattr("crdt_mor.model.posts.WINDOW", 3)
+
+
 @pytest.mark.parametrize(
     ("plant", "who", "options", "found"),
     [
+        (a_commit_of_others_does_not_note_their_posts, ["owner", "carries"], {"deletions": False}, "."),
+        slow(
+            the_own_event_is_not_noted,
+            ["posts and carries to the end", "carries"],
+            {"dead": 1, "deletions": False},
+            "begun twice",
+        ),
         slow(a_name_is_forgotten_within_the_window, ["owner", "along"], {}, "twice"),
         (a_post_is_open_for_ever, ["along"], {"taken": True}, "twice"),
         slow(no_value_judges_what_was_listed, ["owner", "owner"], {}, "twice"),

@@ -16,7 +16,6 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.events import group
-from crdt_mor.events.races import LOOK_EVERY
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import POSTS, post_path
 from crdt_mor.log.posts import BYTES_MAX, FRESH_MS, Post
@@ -144,11 +143,11 @@ def test_a_writer_that_finds_nobody_makes_its_statements_once(
 ) -> None:
     made_again = Mock(wraps=group_of)
     monkeypatch.setattr(one_event, "group_of", made_again)
-    for n in range(2 * LOOK_EVERY):
+    for n in range(8):
         table.upsert(rows(1, n=n))
     assert made_again.call_count == 0
     post(table, rows(2))
-    for n in range(LOOK_EVERY):
+    for n in range(4):
         table.upsert(rows(1, n=n))
     assert (made_again.call_count, set(found(table))) == (1, {0, 1, 2})
 
@@ -360,13 +359,10 @@ def older_than_a_minute(table: mor.Table) -> PostName:
 
 
 def whose_window_has_passed(table: mor.Table) -> PostName:
-    name = post(table, rows(1))
-    session = session_of(table)
+    version = tail_of(table).version
     for n in range(WINDOW):
-        with table.transaction() as tx:  # which takes no posts
-            tx.upsert(rows(0, n=n))
-    assert session.tail().version >= name.version + WINDOW
-    return name
+        table.upsert(rows(0, n=n))
+    return put(table, made(table, rows(1)), version=version)
 
 
 def of_a_version_to_come(table: mor.Table) -> PostName:

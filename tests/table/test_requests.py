@@ -21,7 +21,7 @@ from crdt_mor.api.table import WRITER_EXPIRY
 from crdt_mor.events import pace
 from crdt_mor.events.heartbeat import beat_every
 from crdt_mor.log import segments
-from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.log.paths import POSTS, heartbeat_path
 from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.names import LogFileName
@@ -299,7 +299,8 @@ NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 @pytest.mark.costly
 @pytest.mark.parametrize("name", NO_LISTING)
 def test_no_listing_is_in_the_way_of_a_read_or_a_commit(name: str) -> None:
-    assert not [request for request in OPERATIONS[name]().asked if "LIST" in request]
+    """But for the posts of others, a folder of few objects."""
+    assert not [request for request in OPERATIONS[name]().asked if "LIST" in request and POSTS not in request]
 
 
 def test_a_writer_that_is_alive_says_so_in_one_put_and_less_than_once_a_minute() -> None:
