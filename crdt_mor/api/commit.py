@@ -3,8 +3,8 @@
 A statement is a value. The newest known version checks its rows before anything is published. If that version refuses
 the rows, the newest version of all decides. After the begin, changed columns or rules cause another check.
 
-An update is tried only while no write is pending. It waits briefly for that, and tries again after a lost race.
-Otherwise it begins, which fixes its place, and later updates wait for it.
+An update is tried again after one lost race. Beside a pending write that may touch its rows it begins at once: that
+fixes its place, and later updates wait for it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,6 @@ T = TypeVar("T")
 
 RACES_MAX: Final = 2
 """Attempts of an update as an event before it begins. Each repeats its read, and a begin fixes the update's place."""
-
-PAUSE_MS: Final = 2
-PAUSED_MS_MAX: Final = 100
-"""Longest wait for pending writes before an update begins; once begun, it holds up other updates."""
 
 
 Given = RowsStatement | KeysStatement
@@ -237,20 +233,13 @@ def _in_one_event(
             session.views.sealed(look=True)  # Hudi's completed commits come before an update
         if session.views.hudi_is_writing():
             return None  # only a block can wait
-    races = paused_ms = 0
-    while True:
+    for _ in range(RACES_MAX):
         done = _tried(session, statement, token, info, size)
         if not isinstance(done, Stop):
             return done
-        if done is Stop.OLD or (done is Stop.LOST and not session.is_far):
-            races += 1
-        elif done is Stop.EARLIER and not session.is_far and paused_ms < PAUSED_MS_MAX:
-            session.environment.sleep(PAUSE_MS / 1000)
-            paused_ms += PAUSE_MS
-        else:
-            return None
-        if races == RACES_MAX:
-            return None
+        if done is not Stop.OLD and (done is not Stop.LOST or session.is_far):
+            break
+    return None
 
 
 def _tried(

@@ -198,14 +198,23 @@ def commit(
 def _claim(
     publisher: TablePublisher, requested: InstantTime, expected: ExpectedObject | None, reads: tuple[Single, ...]
 ) -> Steps[tuple[_Claim | None, list[Any]]]:
-    """Claim a time. The claim is None if another writer owns the time, or `expected` differs."""
+    """Claim a time. The claim is None if another writer owns the time, or `expected` differs.
+
+    Raises `StorageUnavailableError` if the claim was not answered and is not there: no other way would be better.
+    """
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
     put = Put(path, claim_record(nonce), durable=False)  # durable before the log files are, see `stage`
     looks = (GetStat(expected.path),) if expected else ()
     created, *replies = yield Together((put, *looks, *reads))
-    if not created and (yield Read(path)) != put.data:
-        return None, []  # an unanswered put may still land; a sweep removes it
+    if not created:
+        existing = yield Read(path)
+        if created is None and existing is None:  # it may still land; a sweep removes it
+            raise StorageUnavailableError(
+                f"the store did not answer the put of a claim; nothing was published. Try again. claim={path}"
+            )
+        if existing != put.data:
+            return None, []
     if expected is not None and replies[0] != expected.stat:
         yield Delete(path)
         return None, []

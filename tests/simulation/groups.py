@@ -4,6 +4,7 @@
     own      a writer in a crowd posts its write, or one alone does not, and commits what it finds; or another writer
              does, between the post of this one and its first look
     nobody   all of them have died after posting: what they have posted goes with a later commit, or never
+    carried  any later event takes it along, once two versions have passed it
 
 The oracle is told of a group as of one commit, whose statements are those of its members, in their order. What must
 hold, on top of what holds for all commits:
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from crdt_mor import Commit, Table
+from crdt_mor.api.transaction import commit_of
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.log.paths import POSTS, post_path
 from crdt_mor.log.posts import FRESH_MS
@@ -95,6 +97,8 @@ class Groups:
     """How many members each group had."""
     late: int = 0
     """How many posts were committed after their processes had died."""
+    carried: int = 0
+    """How many commits were of such posts alone."""
 
     def are_due(self) -> bool:
         return self.chance.random() < SHARE
@@ -176,6 +180,7 @@ class Groups:
         self, history: History, table: Table, told: list[tuple[SmallWrite, Commit]], fresh: list[PostName]
     ) -> None:
         """Tell the oracle of the commits, and hold them to what writers were told."""
+        self.note_carried(history)
         commits = {commit.version: commit for _, commit in told}
         own = {write.number: write for write, _ in told}
         for made, commit in told:
@@ -191,14 +196,28 @@ class Groups:
                 writes = [write for write, commit in told if commit.version == completion.version]
                 assert len(writes) == 1, history.story()
             found += [write.number for write in writes if write.number in own]
-            commit = commits[completion.version]
-            history.add(commit, commit.requested_at, [said for write in writes for said in write.said])
-            for write in writes:
-                if write.token is not None:
-                    history.took(write.token, commit)
+            self._add(history, commits[completion.version], writes)
         assert sorted(found) == sorted(own), f"{found} are committed, not {[*own]}\n{history.story()}"
         grouped = [completion for completion in completions if any(m.post for m in completion.members)]
         assert not grouped or not {*fresh} & {*self.posted}, f"posts are left out\n{history.story()}"
+
+    def note_carried(self, history: History) -> None:
+        """Tell the oracle of posts that another event has taken along: a group without a member of its publisher."""
+        if not self.posted:
+            return
+        table = history.table
+        for completion in completions_of(table):
+            if completion.members and all(member.post in self.posted for member in completion.members):
+                commit = commit_of(session_of(table), completion, tail_of(table), repeated=False)
+                history.note("carried", commit, *(member.post for member in completion.members))
+                self._add(history, commit, self._members(history, completion, {}, []))
+                self.carried += 1
+
+    def _add(self, history: History, commit: Commit, writes: list[SmallWrite]) -> None:
+        history.add(commit, commit.requested_at, [said for write in writes for said in write.said])
+        for write in writes:
+            if write.token is not None:
+                history.took(write.token, commit)
 
     def _members(
         self, history: History, completion: Completion, own: dict[int, SmallWrite], fresh: list[PostName]

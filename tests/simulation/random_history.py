@@ -226,6 +226,7 @@ class History:
             self.sweep()
         else:
             self.check()
+        self.groups.note_carried(self)
         if r.random() < 0.15:
             self.follow(r.choice(self.followers))
 
@@ -254,6 +255,8 @@ class History:
             tx._declare = lambda _: declared_of(None, None, False, [only_key])
         found = Open(tx, dict(self.columns), list(self.done), token, only=only, only_key=only_key)
         found.tx.__enter__()
+        self.groups.note_carried(self)
+        found.before = list(self.done)
         self.open.append(found)
         return found
 
@@ -491,6 +494,7 @@ class History:
 
     def check(self) -> None:
         """The latest snapshot, its count, and one of the past."""
+        self.groups.note_carried(self)
         expected = self.expected(self.done)
         show(self.table.scan(meta=True), expected, self)
         assert self.table.scan().count() == len(expected), self.story()

@@ -204,6 +204,8 @@ class RestoringHistory(UpkeepHistory):
     def begun(self, token: tuple[str, int] | None) -> Open:
         found = Open(self.table.transaction(token=token), dict(self.columns), list(self.done), token)
         found.tx.__enter__()
+        self.groups.note_carried(self)
+        found.before = list(self.done)
         assert found.tx.commit is None, f"a token that no commit carries is taken for a repeat: {token}\n{self.story()}"
         self.open.append(found)
         return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events import one_event as alone
 from crdt_mor.events import sweep
 from crdt_mor.events import write as events
@@ -72,7 +73,10 @@ def loner(owner: int, value: Timeline, *, bucket: bool = False, again: bool = Fa
     write = LoneWrite(requested, "UPSERT", (log_of(owner, requested),))
     late: list[Projected] | None = [] if bucket else None
     shortcuts = Shortcuts(helped=-1 if ahead else value.version, late=late)
-    committed = yield from alone.commit(PUBLISHER, value, write, None, shortcuts)
+    try:
+        committed = yield from alone.commit(PUBLISHER, value, write, None, shortcuts)
+    except StorageUnavailableError:  # the user is told that nothing was published
+        return ("lost", requested, owner)
     if isinstance(committed, LoneCommit):
         if late:
             yield from PUBLISHER.look_again(late)

@@ -61,7 +61,7 @@ def test_an_erasure_by_keys_under_the_name_that_their_column_had_a_moment_ago_is
 
 def test_a_write_that_a_restore_drops_before_its_writer_is_told_is_told_as_given_up() -> None:
     rows = ({"name": "b", "v": 1, "note": "n", "amount": 3}, {"name": "é", "v": 2, "note": "n", "amount": -3})
-    pause = Trouble("pauses", "call", 6, steps=1)
+    pause = Trouble("pauses", "call", 7, steps=1)
     told = told_of(
         OPEN,
         Action(3, "begin", 2, rows=rows, pick=0.6),

@@ -327,8 +327,8 @@ def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pyte
     table.maintenance.compact()
     completed = hudi(table, clock, "hudi", ago_ms=40_000)
     monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", -1)
-    with pytest.raises(UnsupportedFeatureError, match=completed):
-        table.upsert(rows("b"))
+    with pytest.raises(UnsupportedFeatureError, match=completed), table.transaction() as block:
+        block.upsert(rows("b"))
 
 
 def test_a_plan_that_would_bury_a_commit_is_cancelled_and_the_next_one_has_it(table: Table, clock: Clock) -> None:

@@ -21,6 +21,7 @@ from crdt_mor.cli.main import app
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.ground import deadlines
 from crdt_mor.ground.observing import emit
+from crdt_mor.log.posts import LOOKS_MAX
 from crdt_mor.readers.polars import scan_table
 from tests.failing import URI, FailingBucket, LostError, Request, answered
 from tests.tiers import slow
@@ -285,7 +286,7 @@ def test_a_store_that_has_what_is_not_there_ends_a_write_with_words(
     assert "check-store" in str(error)
     assert "None" not in str(error)
     assert seconds <= DEADLINE_S
-    assert len(bucket.asked) < 300
+    assert len(bucket.asked) < 12 * LOOKS_MAX, "an upsert is posted, and looks so often for its commit"
 
 
 # --- what is said meanwhile -------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.events import races
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS, segment_path, version_path
 from crdt_mor.log.tail import KEPT_VERSIONS
@@ -93,7 +92,7 @@ def test_a_commit_costs_the_same_number_of_store_operations_however_old_the_tabl
     usual = sorted(counts)[len(counts) // 2]
     assert max(counts[:15]) >= usual
     assert max(counts[1:]) < 3 * usual + 10, "sealing a segment costs a few more"
-    assert counts[0] < 60, "the first one sweeps"
+    assert counts[0] < 65, "the first one sweeps, and each event lists posts"
 
 
 @pytest.mark.slow
@@ -115,8 +114,7 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
     assert table.inspect.timeline().num_rows == 3006
 
 
-def test_a_write_is_one_event_unless_another_has_begun_just_before(simulated: Simulated) -> None:
-    """Writers that take turns follow each other; one that began a while ago and has not ended hinders nobody."""
+def test_small_write_beside_writers_in_turns_and_an_open_block_is_one_event(simulated: Simulated) -> None:
     one = simulated.create(frame().schema, key="id", buckets=1)
     one.upsert(frame(("a", "x", 0)))
     other = Table("simulated", store=simulated.store, environment=simulated.environment)
@@ -128,8 +126,6 @@ def test_a_write_is_one_event_unless_another_has_begun_just_before(simulated: Si
 
     assert [events(table) for table in (one, other, other, one, other)] == [1] * 5
     standing = open_write(one, ("b", "x", 2))
-    assert [events(other), events(one)] == [2, 2]
-    simulated.environment.sleep(2 * races.RECENT_MS / 1000)
     assert [events(other), events(one), events(other)] == [1] * 3
     close(standing)
     assert rows(other, "id", "n") == [("a", 1), ("b", 2)]
