@@ -417,9 +417,10 @@ class _Posted:
 
     def _void(self, look: Look) -> Steps[GroupCommit | Timeline]:
         value = yield from void(self.publisher, look.genuine, [self.name])
-        outcome = yield from self._outcome(look.proved(value))
+        while (outcome := (yield from self._outcome(look.proved(value)))) is None:  # deleted since, as by a restore
+            value = yield from find_tail(look.genuine)
         self.is_over = False
-        return value if outcome is None else outcome
+        return outcome
 
 
 def void(publisher: TablePublisher, known_tail: Timeline, posts: Sequence[PostName]) -> Steps[Timeline]:

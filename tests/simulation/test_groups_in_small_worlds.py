@@ -23,7 +23,7 @@ from zlib import crc32
 import pytest
 
 from crdt_mor.events import group
-from crdt_mor.events.group import Look
+from crdt_mor.events.group import GroupCommit, Look
 from crdt_mor.events.one_event import LoneWrite
 from crdt_mor.log.combining import Load
 from crdt_mor.log.paths import POSTS, post_path, version_path
@@ -374,6 +374,15 @@ def what_a_void_found_taken_is_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group._Posted, "_void", hasty)
 
 
+def a_void_whose_version_is_gone_is_believed(patch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Any, look: Look) -> Steps[GroupCommit | Timeline]:
+        value = yield from group.void(self.publisher, look.genuine, [self.name])
+        outcome = yield from self._outcome(look.proved(value))
+        return value if outcome is None else outcome
+
+    patch.setattr(group._Posted, "_void", hasty)
+
+
 def an_outcome_is_believed_of_a_ghost(patch: pytest.MonkeyPatch) -> None:
     outcome = group._Posted._outcome
 
@@ -470,6 +479,7 @@ def the_own_event_is_not_noted(patch: pytest.MonkeyPatch) -> None:
         slow(no_value_judges_what_was_listed, ["owner", "owner"], {}, "twice"),
         (an_owner_that_gives_up_voids_nothing, ["gives up", "along"], {}, "refused, and is committed"),
         slow(what_a_void_found_taken_is_refused, ["gives up", "along"], {}, "refused, and is committed"),
+        long(a_void_whose_version_is_gone_is_believed, ["owner", "gives up", "along"], {}, "refused, and is committed"),
         (an_eraser_voids_nothing, ["along", "eraser"], {"dead": 1}, "after it was erased"),
         slow(an_outcome_is_believed_of_a_ghost, ["owner", "along", "three more"], {"dead": 1}, "."),
         (a_commit_follows_what_may_be_a_ghost, ["owner"], {"slept": 3}, "."),
