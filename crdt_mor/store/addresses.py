@@ -69,7 +69,8 @@ def place_of(uri: str | os.PathLike[str]) -> Place | None:
         InvalidInputError: The address is malformed or contains a secret.
         UnsupportedFeatureError: A web address does not name its bucket.
     """
-    match = _ADDRESS.fullmatch(uri) if isinstance(uri, str) else None
+    text: object = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
+    match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
     scheme = match["scheme"].lower()

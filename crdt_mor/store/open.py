@@ -96,14 +96,13 @@ def _local_path(uri: str | os.PathLike[str]) -> str:
     text = os.fsdecode(uri)
     if not text or "\0" in text:
         raise InvalidInputError(f"pass as address {KNOWN}. uri={text!r}")
-    if isinstance(uri, str):  # a Path is always local
-        match = _SCHEME.match(text)
-        if match is not None and (match["slashes"] or match["scheme"].lower() in _KNOWN_SCHEMES):
-            text = _path_of_uri(text, match)
-        elif _WINDOWS.match(text) and os.sep == "/":
-            raise _not_local("this is a Windows path, and this machine runs another system", text)
-        else:
-            text = os.path.expanduser(text)
+    match = _SCHEME.match(text)  # of a Path as well: Path("s3://bucket/t") is s3:/bucket/t
+    if match is not None and (match["slashes"] or match["scheme"].lower() in _KNOWN_SCHEMES):
+        text = _path_of_uri(text, match)
+    elif _WINDOWS.match(text) and os.sep == "/":
+        raise _not_local("this is a Windows path, and this machine runs another system", text)
+    else:
+        text = os.path.expanduser(text)
     if os.path.exists(text) and not os.path.isdir(text):
         raise InvalidInputError(f"pass a folder as the table, not a file. uri={uri}")
     return text
@@ -118,7 +117,7 @@ def _shown(uri: str) -> str:
 
 def _not_local(why: str, uri: str) -> InvalidInputError:
     shown = re.sub(r"[^/]*@", "", re.split(r"[?#]", uri)[0])
-    return InvalidInputError(f"{why}: pass {KNOWN}; for a folder of this name put ./ in front. uri={shown}")
+    return InvalidInputError(f"{why}: pass {KNOWN}; for a folder of this name pass its absolute path. uri={shown}")
 
 
 def _path_of_uri(uri: str, match: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath, PureWindowsPath
 
 import polars as pl
 import pytest
@@ -52,7 +52,7 @@ def test_a_relative_path_is_fixed_when_it_is_opened(tmp_path: Path, monkeypatch:
 
 def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert root_of("~/t") == "/home/ada/t"
+    assert root_of("~/t") == root_of(Path("~/t")) == "/home/ada/t"
 
 
 @pytest.mark.parametrize("uri", ["hdfs://n:8020/t", "memory://t", "ftp://user:hidden@host/t?key=hidden"])
@@ -67,24 +67,25 @@ def test_another_scheme_is_refused_by_name_with_what_works(uri: str) -> None:
     "uri",
     [
         "dbfs:/t", "s3:/b/t", "s3:b/t", "S3:/b/t", "gs:/b/t", "http:/x", "file:t",
-        "C:\\t", "C:/t", "n:/t", "\\\\server\\share\\t",
+        "C:\\t", "C:/t", "n:/t", "\\\\server\\share\\t", Path("s3://b/t"), Path("C:/t"), PureWindowsPath("C:/t"),
     ],
 )  # fmt: skip
 def test_open_store_of_a_place_elsewhere_is_refused_and_makes_no_folder(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str | PurePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for make in (
         lambda: Table.create(uri, {"id": pl.String}, key="id"),
+        lambda: Table.create_from(uri, pl.DataFrame({"id": ["a"]}), key="id"),
         lambda: Table.open(uri),
         lambda: absolute(uri),
     ):
-        with pytest.raises(InvalidInputError, match=r"put \./ in front"):
+        with pytest.raises(InvalidInputError, match="pass its absolute path"):
             make()
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("uri", ["./dbfs:/t", "./C:/t", Path("C:/t"), "local:t", "a/s3:/t"])
+@pytest.mark.parametrize("uri", ["./dbfs:/t", "./C:/t", Path("/C:/t"), "local:t", "a/s3:/t"])
 def test_open_store_of_a_folder_with_a_colon_in_its_name_is_local(uri: str | Path) -> None:
     assert isinstance(open_store(uri, SystemEnvironment()), LocalStore)
 
