@@ -107,6 +107,9 @@ class Inspect:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"Inspect({self._session.uri!r})"
+
     def timeline(self) -> pa.Table:
         """Return all instants by requested time: completed, pending, planned and rolled back.
 

@@ -55,6 +55,9 @@ class Maintenance:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"Maintenance({self._session.uri!r})"
+
     def plan_compaction(
         self, *, log_files_min: int = 1, logs_only: bool = False, rewrite: Literal["order"] | None = None
     ) -> CompactionPlan | None:

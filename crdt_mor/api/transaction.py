@@ -24,7 +24,7 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.log import stopping
 from crdt_mor.log.outcome import find_completion
-from crdt_mor.model.authors import check_info
+from crdt_mor.model.authors import application_of, check_info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE
 from crdt_mor.model.overwrite import EVERYTHING as EVERYTHING_REPLACED
@@ -111,6 +111,11 @@ class Transaction:
         self._overwrite: overwriting.OverwriteStatement | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
+
+    def __repr__(self) -> str:
+        application = self._session.author(application_of(self._info, self._token), self._info).application
+        count = 0 if self._write is None else len(self._write.statements.collected)
+        return f"Transaction({self._session.uri!r}, application={application!r}, statements={count}, {self._state})"
 
     def __enter__(self) -> Self:
         if self._state != "new":

@@ -208,3 +208,30 @@ def test_nothing_of_what_a_block_has_read_is_stored() -> None:
         assert logs() == before
         tx.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert numbers(table.scan()) == {"a": 1, "b": 2}
+
+
+# --- repr -------------------------------------------------------------------------------------------------------------
+
+VIEWS: Final = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+def test_repr_of_a_transaction_shows_table_application_and_statements() -> None:
+    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    tx = table.transaction(token=("ingest", 1))
+    assert repr(tx) == "Transaction('views', application='ingest', statements=0, new)"
+    with tx:
+        tx.upsert(pa.table({"id": ["a"], "n": [1]}, VIEWS))
+        tx.delete(keys=["a"])
+        assert repr(tx) == "Transaction('views', application='ingest', statements=2, open)"
+    assert "over)" in repr(tx)
+
+
+def test_repr_of_a_transaction_without_application_shows_the_program() -> None:
+    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    assert f"application={table.environment.process().program!r}" in repr(table.transaction())
+
+
+def test_repr_of_maintenance_and_inspect_shows_the_table() -> None:
+    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    assert repr(table.maintenance) == "Maintenance('views')"
+    assert repr(table.inspect) == "Inspect('views')"
