@@ -151,18 +151,28 @@ def _ask_statistics(group: pq.RowGroupMetaData, rows: pa.Table, faults: Faults) 
         column = rows[chunk.path_in_schema]
         if statistics.has_null_count and statistics.null_count != column.null_count:
             faults.note("statistics", f"the number of nulls is wrong. column={chunk.path_in_schema}")
-        elif statistics.has_min_max and not _spans(statistics, column):
-            least, greatest = statistics.min, statistics.max
-            said = f"a value is out of range. column={chunk.path_in_schema} min={least!r} max={greatest!r}"
-            faults.note("statistics", said)
+        elif statistics.has_min_max and (said := _out_of_range(statistics, column)):
+            faults.note("statistics", f"a value is out of range. column={chunk.path_in_schema} {said}")
 
 
-def _spans(statistics: pq.Statistics, column: pa.ChunkedArray) -> bool:
+def _out_of_range(statistics: pq.Statistics, column: pa.ChunkedArray) -> str:
+    """Return the statistics' ends if they exclude a value of the column, else ""."""
     try:
         ends = pc.min_max(column).as_py()
-        return ends["min"] is None or not (ends["min"] < statistics.min or ends["max"] > statistics.max)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return True
+    except (pa.ArrowException, ValueError, OverflowError):  # without an order, or beyond Python's values
+        return ""
+    if ends["min"] is None:
+        return ""
+    try:
+        least, greatest = statistics.min, statistics.max
+    except (pa.ArrowException, TypeError):
+        return ""
+    except (ValueError, OverflowError):  # no value of the type, such as bytes that are no text
+        return f"min={statistics.min_raw!r} max={statistics.max_raw!r}"
+    try:
+        return f"min={least!r} max={greatest!r}" if ends["min"] < least or ends["max"] > greatest else ""
+    except TypeError:
+        return ""
 
 
 def _ask_filter(source: ParquetSource, footer: pq.FileMetaData, number: int, rows: pa.Table, faults: Faults) -> None:

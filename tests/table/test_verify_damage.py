@@ -180,6 +180,19 @@ def test_statistics_do_not_span_the_rows(folder: Path) -> None:
     assert "column=price" in finding.description
 
 
+def test_verify_of_statistics_that_are_no_text_reports_them(folder: Path) -> None:
+    """A flipped bit makes the least value greater than every row, and no text that Python could compare."""
+    base = bases(folder)[-1]
+    data = base.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    least = min(pq.read_table(base, columns=["_hoodie_commit_time"])["_hoodie_commit_time"].to_pylist()).encode()
+    flipped = bytes([least[0] | 0x80]) + least[1:]
+    base.write_bytes(data[:footer] + data[footer:].replace(least, flipped, 1))
+    finding = only(folder)
+    assert finding.check == "statistics"
+    assert "column=_hoodie_commit_time" in finding.description
+
+
 @pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 def test_a_bloom_filter_rules_out_keys_that_are_there(fast_path: Path) -> None:
     table = Table.create(fast_path / "t", {"id": pl.String, "n": pl.Int64}, key="id", buckets=1, cluster_by=["n"])
