@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
+
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    from crdt_mor.columns import kinds
+else:
+    kinds = Late("crdt_mor.columns.kinds")
 
 PIPE_COLUMNS = 10_000
 
@@ -179,9 +185,5 @@ def _with_texts(value: object) -> object:
     return value
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, date):  # includes datetime
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return str(value)
+def _plain(value: object) -> str:
+    return kinds.json_text(value)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import pyarrow.csv as pc
     import pyarrow.ipc as ipc
     import pyarrow.parquet as pq
+
+    from crdt_mor.columns import kinds
 else:
+    kinds = Late("crdt_mor.columns.kinds")
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
     ipc = Late("pyarrow.ipc")
@@ -85,9 +88,7 @@ def _print(rows: mor.Scan | mor.Changes, limit: int, key: Sequence[str]) -> None
     shown = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
     more = shown.num_rows > limit
     shown = shown.slice(0, limit)
-    numbers = [
-        field.name for field in rows.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    ]
+    numbers = [field.name for field in rows.schema if kinds.kind_of(field.type).is_number]
     render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers, [*key, "_change_type"])
     if more:
         render.note(f"the first {limit} rows; for more use --limit N, for all --format csv, jsonl or parquet")

@@ -8,10 +8,10 @@ suit a type that Arrow casts to its stored type and back. To add a type, add a f
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -71,6 +71,9 @@ class Kind:
 
     is_ordered: ClassVar[bool] = True
     """True if Hudi's readers order the stored values as we do."""
+
+    python: ClassVar[type | None] = None
+    """The class of its values in Python, if `to_json` writes them in its own way."""
 
     avro_types: ClassVar[Mapping[pa.DataType, Json]] = {}
     """The Avro types of stored types."""
@@ -158,6 +161,10 @@ class Kind:
     def in_json(self, kind: pa.DataType) -> pa.DataType:
         """Return the type that Arrow's JSON reader is asked for."""
         return kind
+
+    def to_json(self, value: Any) -> str:
+        """Return the JSON text of a value in Python; `from_texts` parses it."""
+        return str(value)
 
     def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         """Convert values of Arrow's readers; raise `pyarrow.ArrowInvalid` for other values."""
@@ -388,11 +395,15 @@ class _Bytes(Kind):
     stored_as = pa.binary()
     avro_types: ClassVar = {stored_as: "bytes"}
     is_ordered = False
+    python = bytes
 
     def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
         if pt.is_fixed_size_binary(kind):
             return None
         return pa.array([None if value is None else value.hex() for value in data.to_pylist()], pa.string())
+
+    def to_json(self, value: Any) -> str:
+        return b64encode(value).decode()
 
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         if name != "fixed_size_binary":
@@ -463,12 +474,16 @@ class _Dates(_Temporal):
     stored_as = pa.date32()
     avro_types: ClassVar = {stored_as: {"type": "int", "logicalType": "date"}}
     logical: ClassVar = {("int", "date"): stored_as}
+    python = date  # and its subclass datetime, of timestamps
 
     def may_be_key(self, kind: pa.DataType) -> bool:
         return True
 
     def path_value(self, text: str) -> object:
         return _only(date.fromisoformat(text), text)
+
+    def to_json(self, value: Any) -> str:
+        return str(value.isoformat())
 
     def spelled(self, kind: pa.DataType) -> str:
         return str(kind).partition("[")[0]
@@ -636,8 +651,9 @@ def unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchEr
 
 UNKNOWN: Final = _Unknown()
 FAMILIES: Final[Sequence[Kind]] = (
-    _Booleans(), _Integers(), _Floats(), _Decimals(), _Texts(), _Bytes(), _Dates(), _TimesOfDay(), _Timestamps(),
+    _Booleans(), _Integers(), _Floats(), _Texts(), _Bytes(), _Dates(), _TimesOfDay(), _Timestamps(), _Decimals(),
 )  # fmt: skip
+"""All families, in the order of docs/types.md."""
 
 
 def type_id(kind: pa.DataType) -> int | str:
@@ -652,6 +668,14 @@ KINDS: Final[dict[int | str, Kind]] = {type_id(sample): kind for kind in FAMILIE
 def kind_of(kind: pa.DataType) -> Kind:
     """Return the family of a type; `UNKNOWN` for types that no table can have, and for types with inner types."""
     return KINDS.get(type_id(kind), UNKNOWN)
+
+
+def json_text(value: object) -> str:
+    """Return the JSON text of a value in Python that JSON lacks."""
+    for family in KINDS.values():
+        if family.python is not None and isinstance(value, family.python):
+            return family.to_json(value)
+    return str(value)
 
 
 def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:

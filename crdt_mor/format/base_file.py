@@ -230,7 +230,7 @@ def _storable(type_: pa.DataType) -> bool:
     if pa.types.is_struct(type_):
         return type_.num_fields > 0 and all(_storable(type_.field(index).type) for index in range(type_.num_fields))
     if pa.types.is_map(type_):
-        return pa.types.is_string(type_.key_type) and _storable(type_.item_type)
+        return type_.key_type == pa.string() and _storable(type_.item_type)
     return kind_of(type_).is_stored(type_)
 
 

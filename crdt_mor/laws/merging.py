@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.types as pt
 
 from crdt_mor.columns.casts import meets
 from crdt_mor.columns.kinds import kind_of
@@ -141,7 +140,9 @@ def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], te
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
-    numbered = frozenset(n for n in times if n in physical.stored.names and pt.is_string(physical.stored.field(n).type))
+    numbered = frozenset(
+        n for n in times if n in physical.stored.names and physical.stored.field(n).type == pa.string()
+    )
     columns = Columns.of(physical.stored, key_column, numbered)
     return Merging(rule, columns, physical, MappingProxyType(accepts))
 

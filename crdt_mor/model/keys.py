@@ -129,7 +129,7 @@ class KeySpec:
         for placeholder in (NULL_KEY, EMPTY_KEY):
             reason = f"{placeholder} means a missing value in a composite record key"
             _refuse(pc.equal(text, text_scalar(placeholder)), name, reason)
-        if not pt.is_string(text.type) or not pc.any(pc.match_substring(text, ",")).as_py():
+        if text.type != pa.string() or not pc.any(pc.match_substring(text, ",")).as_py():
             return
         for other in self.fields:
             reason = f"with `,{other}:` inside a value, two rows could share one record key"
@@ -258,7 +258,7 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
 def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """Convert a key or partition column to text as Hudi's upserts do."""
     kind = values_of(data.type)
-    text = data if pt.is_string(kind) or pt.is_null(kind) else kind_of(kind).key_texts(data, kind)
+    text = data if kind == pa.string() or pt.is_null(kind) else kind_of(kind).key_texts(data, kind)
     if text is not None:
         return _text(text)
     raise UnsupportedFeatureError(
@@ -268,7 +268,7 @@ def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
-    text = data if pt.is_string(data.type) else data.cast(pa.string())
+    text = data if data.type == pa.string() else data.cast(pa.string())
     if isinstance(text, pa.ChunkedArray):
         text = text.combine_chunks()
         text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
@@ -285,7 +285,7 @@ def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
     """Return whether `text` has a definite value of type `kind`, and the value."""
     family = kind_of(kind)
     if text == DEFAULT_PARTITION:  # of text, this may be null or empty
-        return family.may_be_partition(kind) and not pt.is_string(kind), None
+        return family.may_be_partition(kind) and kind != pa.string(), None
     try:
         return True, family.path_value(text)
     except ValueError:
