@@ -125,7 +125,7 @@ class FileRows(ArrowRows):
 
     @cached_property
     def _columns(self) -> ColumnTypes:
-        """The types for all files. Types of columns that no text file guessed are certain."""
+        """The column types of the first file, for all files. A text file's are guesses unless the user gives them."""
         own = self._own
         if not _is_text(self.paths[0]):
             return ColumnTypes(own)

@@ -134,7 +134,7 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
     if misspelt:
         advice = f"field names differ from the column's only in case: rename them. fields={misspelt}"
     elif any(pt.is_null(field.type) for field in unknown):
-        advice = "the column lacks a field, and its type is null: drop the field, or give it a type."
+        advice = "the rows have a field of type null that the column lacks: drop the field, or give it a type."
     else:
         advice = 'no such fields: drop them, or add them with schema_mode="merge".'
     raise SchemaMismatchError(

@@ -305,7 +305,8 @@ def _refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
     void = [name for name in unknown if pa.types.is_null(given.field(name).type)]
     if void:
         raise SchemaMismatchError(
-            f"the table lacks a column, and its type is null: drop the column, or give it a type. columns={void}"
+            "the rows have a column of type null that the table lacks: drop the column, or give it a type. "
+            f"columns={void}"
         )
 
 

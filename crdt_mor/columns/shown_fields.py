@@ -10,7 +10,7 @@ from crdt_mor.columns.types import is_list, list_like, stored_type
 
 
 def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
-    """Name a file type's struct fields as in a declared type, at every depth."""
+    """Return a file's type with the struct field names of the declared type, at every depth."""
     if pt.is_struct(kind) and pt.is_struct(declared):
         shown = {stored_field(field.name): field for field in declared}
         return pa.struct([_shown(field, shown.get(field.name)) for field in kind])

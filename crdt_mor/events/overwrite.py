@@ -34,7 +34,7 @@ def overwrite(
     """Overwrite a scope in one put, unless the token was used or the write was given up.
 
     Only the driver that took the write over last can publish. Staged files are removed only when the write is over, as
-    several drivers may have them. Raises `GroupsMovedError` if Hudi's commits have replaced their file groups.
+    several drivers may use them. Raises `GroupsMovedError` if Hudi's commits have replaced their file groups.
     """
     nonce = yield Nonce()
     segments: Contents = {}

@@ -132,7 +132,7 @@ def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
             extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
         )
     except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(f"a plan of a clean of a shape that Hudi does not write: {error!r}. path={path}") from error
+        raise FormatError(f"unreadable clean plan: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def encode_clean(metadata: CleanMetadata) -> bytes:
@@ -178,7 +178,9 @@ def decode_clean(data: bytes, path: str) -> CleanMetadata:
             extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
         )
     except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(f"a clean of a shape that Hudi does not write: {error!r}. path={path}") from error
+        raise FormatError(
+            f"unreadable clean metadata: its fields differ from Hudi's: {error!r}. path={path}"
+        ) from error
 
 
 def decode_savepoint(data: bytes, path: str) -> list[str]:
@@ -192,7 +194,7 @@ def decode_savepoint(data: bytes, path: str) -> list[str]:
             for file in item["savepointDataFile"]
         )
     except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(f"a savepoint of a shape that Hudi does not write: {error!r}. path={path}") from error
+        raise FormatError(f"unreadable savepoint: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def _instant(datum: Mapping[str, str] | None) -> ActionInstant | None:

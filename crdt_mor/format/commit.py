@@ -198,7 +198,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
         _require_types(metadata)
         return metadata
     except (TypeError, AttributeError, ValueError) as error:
-        raise FormatError(f"commit metadata of a shape that Hudi does not write: {error}. path={path}") from error
+        raise FormatError(f"unreadable commit metadata: its fields differ from Hudi's: {error}. path={path}") from error
 
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
@@ -213,7 +213,7 @@ def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
             missing_partitions=None if missing is None else tuple(missing),
         )
     except (TypeError, AttributeError) as error:
-        raise FormatError(f"a compaction plan of a shape that Hudi does not write: {error}. path={path}") from error
+        raise FormatError(f"unreadable compaction plan: its fields differ from Hudi's: {error}. path={path}") from error
 
 
 _STAT_KINDS: Final = tuple(

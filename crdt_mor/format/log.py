@@ -199,7 +199,7 @@ def _read_block(view: memoryview, offset: int, path: str) -> tuple[LogBlock, int
         content = body[position : position + length]
         _, position = _read_headers(body, position + length)
     except (struct.error, ValueError) as error:
-        raise _damaged(path, offset, f"headers or content run out of the block: {error}") from error
+        raise _damaged(path, offset, f"headers or content exceed the block: {error}") from error
     if position != len(body):
         raise _damaged(path, offset, f"{len(body) - position} bytes between the footers and the block's end")
     return _typed(number, headers, content, offset, path), end

@@ -108,5 +108,5 @@ def decode_table(data: bytes, path: str) -> dict[str, str]:
 
 
 def partition_metadata(commit_time: str, depth: int) -> bytes:
-    """Encode the file by which Hudi finds a partition: its first commit, and its path levels."""
+    """Encode a partition's metadata file, by which Hudi finds the partition. depth: number of its path levels."""
     return encode({"commitTime": commit_time, "partitionDepth": str(depth)}, ["partition metadata"])

@@ -72,7 +72,7 @@ def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
             files={partition: tuple(item["savepointDataFile"]) for partition, item in partitions.items()},
         )
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise FormatError(f"a savepoint of a shape that Hudi does not write: {error!r}. path={path}") from error
+        raise FormatError(f"unreadable savepoint: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:

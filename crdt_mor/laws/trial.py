@@ -232,7 +232,10 @@ class Trial:
                 self._values[number] = self.series([number]).to_list()[0]
 
     def _stored(self, pairs: Sequence[tuple[int, int]], values: list[Any]) -> Run:
-        """Return the numbers of joined states as a column returns them."""
+        """Store joined states in a column, and return the numbers of the states that the column returns.
+
+        A state that the column changes or refuses is a counterexample.
+        """
         try:
             states = self._column(values)
             kept = [same_value(value, back) for value, back in zip(values, states.to_list(), strict=True)]

@@ -46,7 +46,7 @@ LOOKS_A_RANK: Final = 3
 """Looks at a version before the next writer in rank publishes: the earlier may be dead."""
 
 GIVEN_MAX: Final = 16
-"""Most turns left to others."""
+"""Most turns that a writer leaves to processes that ask for one."""
 
 LOOKS_MAX: Final = 64
 """Looks at a stuck version before a process goes the long way to get the error."""
@@ -128,7 +128,7 @@ class Turn:
     """Decides which writer with a post publishes. own: the path of this process's post.
 
     members: size of the last group: a smaller commit would make the others wait. looks: since that many posted.
-    given: turns left to others.
+    given: turns left to processes that asked for one.
     """
 
     own: str

@@ -204,7 +204,9 @@ class TableConfig:
     def check_new(self, schema: TableSchema) -> None:
         """Raise `InvalidInputError` if a new table cannot have these settings and columns."""
         if not _TABLE_NAME.fullmatch(self.name):
-            raise InvalidInputError(f"a table name is letters, digits and _, and no digit first. name={self.name!r}")
+            raise InvalidInputError(
+                f"a table name contains only letters, digits and _, and does not begin with a digit. name={self.name!r}"
+            )
         if type(self.buckets) is not int or not 1 <= self.buckets <= _BUCKETS_MAX:
             raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets!r}")
         if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":

@@ -160,7 +160,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     ),
     Policy(
         "crdt_mor.compaction.age", "age_ms", "1d", f"{_DURATION}; or off",
-        "compact a file group if its oldest log began this long ago", _unless(OFF, _duration),
+        "compact a file group if its oldest log is this old", _unless(OFF, _duration),
     ),
     Policy(
         "crdt_mor.log_compaction.log_files", "log_compaction", OFF, f"{_COUNT}, or off",

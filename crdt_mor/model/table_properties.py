@@ -87,7 +87,9 @@ def _check_name(name: object) -> None:
             f"a property name must be a printable string of 1 to {NAME_MAX} characters. name={name!r:.300}"
         )
     if "=" in name:
-        raise InvalidInputError(f"a property name must not contain =, which ends it on the command line. name={name!r}")
+        raise InvalidInputError(
+            f"a property name must not contain '=': the command line splits name=value there. name={name!r}"
+        )
     if name.startswith(RESERVED) and name not in KNOWN:
         known = ", ".join(KNOWN)
         close = difflib.get_close_matches(name, KNOWN, 1)

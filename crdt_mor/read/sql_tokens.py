@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 _LITERAL: Final = r"(?:-?\d[\d.]*+|'(?!\d{4}-)[^']*+(?:''[^']*+)*+')"
-"""A number or a text in a list, except dates and moments."""
+"""A number or a text in an IN list. Texts that look like a date or timestamp do not match."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)

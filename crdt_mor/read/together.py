@@ -180,7 +180,7 @@ def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[
 
 
 def _runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, int]], most: int) -> Iterator[list[T]]:
-    """Group neighbours of one kind, up to `most` bytes; kind None stays alone."""
+    """Group adjacent items of the same kind up to `most` bytes. An item of kind None is a group of its own."""
     run: list[T] = []
     size, kind = 0, None
     for item in items:

@@ -227,8 +227,8 @@ class _Copying:
             moment = _newest(self._session)
             if moment.value.version == overtaken:
                 raise InvalidInputError(
-                    "the copy was begun from a later version than the table has now. If the table was restored from a "
-                    f"backup, copy to another address. path={self._address} version={overtaken}"
+                    "the copy contains a later version than the table. If the table was restored from a backup, copy "
+                    f"to another address. path={self._address} version={overtaken}"
                 )
             try:
                 shown = self._try(moment)

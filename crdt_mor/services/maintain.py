@@ -345,7 +345,7 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
     ready = archivable_now(session, KEPT_COMMITS, least)
     if ready < least:
         return
-    why = f"{plural(ready, 'instant')} have ended for good; the policy is {least}"
+    why = f"{plural(ready, 'completed instant')} can be archived; the policy is {least}"
     if run.dry_run:
         yield Upkeep("archive", "due", why)
     else:

@@ -254,8 +254,8 @@ class Migration:
         if _origin(self.target.tail()).step == step:  # else another process was faster
             refuse_twins(Loader(self.source, value, self.target.config), cut)
             raise InvalidInputError(
-                "the new table lacks a row, because a key was in several partitions that are one partition there: "
-                "migrate again to an unused address."
+                "the new table lacks rows: the source has a key in several partitions, and the new layout puts them "
+                "into one partition. Migrate again to an unused address."
             )
 
     # --- the end ----------------------------------------------------------------------------------------------------

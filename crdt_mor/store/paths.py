@@ -51,5 +51,5 @@ def in_hoodie(folder: str) -> bool:
 
 
 def stays_empty(folder: str) -> bool:
-    """Return True if an empty folder stays, because many processes put and delete in it."""
+    """Return True for folders that are kept when empty, because many processes put and delete objects there."""
     return in_hoodie(folder) and not folder.startswith(PASSING)

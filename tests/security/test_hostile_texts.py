@@ -55,7 +55,7 @@ COMMITS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("number", range(len(COMMITS)))
 def test_commit_metadata_of_other_types_is_named(number: int) -> None:
-    with pytest.raises(mor.errors.FormatError, match=r"of a shape that Hudi does not write.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"its fields differ from Hudi.*path=p"):
         commit.decode_commit(json.dumps(COMMITS[number]).encode(), "p")
 
 
@@ -199,7 +199,7 @@ def test_a_time_after_the_last_year_is_an_error_of_ours() -> None:
 def test_a_savepoint_of_another_schema_is_named() -> None:
     schema = {"type": "record", "name": "HoodieSavepointMetadata", "fields": []}
     container = avro.encode_container(avro.container_header(json.dumps(schema)), 1, b"")
-    with pytest.raises(mor.errors.FormatError, match=r"a savepoint of a shape that Hudi does not write.*path=p"):
+    with pytest.raises(mor.errors.FormatError, match=r"unreadable savepoint: its fields differ from Hudi.*path=p"):
         savepoint.decode_savepoint_record(container, "p")
 
 

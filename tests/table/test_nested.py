@@ -158,7 +158,7 @@ def test_a_field_that_the_column_lacks_is_named_where_it_is_not_added(around: Ar
         table.upsert(frame(around, struct(X=INT), k1={"X": 1}))
     with pytest.raises(InvalidInputError, match=r"names differ only in case.*\.X other=.*\.x"):
         table.upsert(frame(around, struct(X=INT), k1={"X": 1}), schema_mode="merge")
-    with pytest.raises(SchemaMismatchError, match=rf"its type is null.* column={around.path} unknown=\['w'\]"):
+    with pytest.raises(SchemaMismatchError, match=rf"of type null.* column={around.path} unknown=\['w'\]"):
         table.upsert(frame(around, struct(w=pa.null()), k1={"w": None}), schema_mode="merge")
     with pytest.raises(SchemaMismatchError, match=rf"no common type.* column={around.path}\.y left=string right=int32"):
         table.upsert(frame(around, struct(y=INT), k1={"y": 1}), schema_mode="merge")

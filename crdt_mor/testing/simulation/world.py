@@ -258,7 +258,10 @@ class World:
             self._look()
 
     def _moves(self, move: Move) -> bool:
-        """Follow an ended migration. Only the opened new table proves its end, as its process may die right after."""
+        """Switch to the new table of a finished migration, and return True.
+
+        Only an opened new table proves that the migration has finished: its process may die before it reports the end.
+        """
         if not move.disk.list(VERSIONS):
             return False
         table = self.observed(move.uri)
