@@ -44,7 +44,10 @@ def sketches(row: np.ndarray, hash_values: np.ndarray, count: int) -> pl.Series:
 
 
 def unions(lists: pl.Series, most: int) -> tuple[pl.Series, np.ndarray]:
-    """Return the union of the sketches in each list, and the positions of unions that must estimate and are wrong."""
+    """Return the union of the sketches in each list, and the positions of unions with too many hashes or an estimate.
+
+    The unions at these positions are wrong: the caller must estimate them.
+    """
     states = flat(lists)
     sizes, estimates, hash_values = hashes(states["item"])
     key = states["row"].to_numpy()

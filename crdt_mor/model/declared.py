@@ -26,7 +26,7 @@ _SAID_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The limits of a write.
+    """The rows and columns that a write may touch.
 
     partitions: paths of its rows and deletes, sorted; None: any.
     columns: the columns that its rows set, besides key and partition, sorted; None: any, and deletes.

@@ -27,7 +27,7 @@ KEPT_MS: Final = 10 * MINUTE
 """Milliseconds by the store's clock before a superseded hint is deleted: open snapshots may read it."""
 
 NOTHING: Final = b""
-"""The hint of a slice with visible rows that a bit per row cannot describe. Nobody needs to merge for a hint again."""
+"""The hint of a slice if a bit per row cannot describe the visible rows. No process computes the hint again."""
 
 
 def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:

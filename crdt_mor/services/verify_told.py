@@ -191,7 +191,7 @@ def savepoint_fault(savepoint: Savepoint, shown: Sequence[Completion], data: byt
 
 
 def _difference_of_files(said: set[str], expected: set[str], shown: Sequence[Completion]) -> str | None:
-    """Beside Hudi's commits, accept any file of a commit, because the value may learn of a commit later."""
+    """Compare the savepoint's files. Beside Hudi's commits, accept any committed file: adoption may come later."""
     if any(commit.adopted for commit in shown):
         said, expected = said - {file.path for commit in shown for file in commit.files}, set()
     wrong = sorted(said ^ expected)

@@ -157,7 +157,7 @@ def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def afterwards(store: Store, call: Callable[[], None]) -> None:
-    """Make a call that raises nothing: in a bucket without waiting, but before the process ends."""
+    """Run a call that raises nothing. In a bucket, run it in the background, and finish it before the process ends."""
     if is_bucket(store):
         store.afterwards(call)
     else:

@@ -111,8 +111,8 @@ def staging() -> Iterator[None]:
         raise
     except CommitUnknownError as error:
         raise StorageUnavailableError(
-            "the store failed while files were staged that no reader sees yet; nothing was published. Try again. "
-            f"cause={error}"
+            "the store failed while this write staged files; nothing was published, and no reader sees the files. Try "
+            f"again. cause={error}"
         ) from error
 
 

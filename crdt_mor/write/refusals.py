@@ -32,8 +32,8 @@ def require_bucketed(config: TableConfig) -> None:
     require_written_format(config)
     if config.buckets is None:
         raise InvalidInputError(
-            "the number of buckets of this table is unknown, so a key could get a second place. If Hudi writes the "
-            "table with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to hoodie.properties; "
+            "the number of buckets of this table is unknown, so a key could be stored twice. If Hudi writes the table "
+            "with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to hoodie.properties; "
             "otherwise copy it: Table.create(...).append(Table.open(...).scan())"
         )
     config.key.refuse_foreign_generator()

@@ -32,13 +32,13 @@ HEARTBEAT_MS: Final = 120_000
 
 def hudi(world: World, process: Busy, action: Action) -> str:
     if world.settings.rule not in ("latest", "ordering"):
-        return "is a writer of Hudi's, and cannot merge this table's rows"
+        return "is a Hudi writer, and cannot merge this table's rows"
     if world.depth > 1 or world.move is not None:
-        return "is a writer of Hudi's, and waits for its turn"
+        return "is a Hudi writer, and waits for its turn"
     rows, keys = with_more(world, action, action.rows), action.keys if world.settings.rule == "latest" else ()
     said: list[KeyWrite] = [*((key, "delete", {}) for key in keys), *key_writes_of(world, rows)]
     write = world.ledger.begin(Write(action.number, said, reported="not written"))
-    text = f"is a writer of Hudi's, upserts {told_of(rows)}{' and deletes ' if keys else ''}{', '.join(keys)}"
+    text = f"is a Hudi writer, upserts {told_of(rows)}{' and deletes ' if keys else ''}{', '.join(keys)}"
     with _turn(world):
         is_done = _written(world, process, write, rows, keys)
     return f"{text}: write {write.number}{'' if is_done else ', and gives up after a long silence'}"
