@@ -104,12 +104,12 @@ def compactions(folder: Path, data: pl.DataFrame) -> None:
     plans = {}
     for name, table in tables(folder, data.head(1)).items():
         table.upsert(data)
-        plan = table.maintenance.plan_compaction()
+        plan = table.maintenance.plans.schedule()
         assert plan is not None
         plans[name] = (table, plan)
 
     def execute(table: mor.Table, plan: mor.parts.CompactionPlan) -> None:
-        for file in table.maintenance.execute(plan):
+        for file in table.maintenance.plans.execute(plan):
             (Path(table.uri) / file.path).unlink()
 
     works = {name: partial(execute, table, plan) for name, (table, plan) in plans.items()}

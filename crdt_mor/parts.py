@@ -1,6 +1,7 @@
 """Values that pass between the processes of one write or one compaction; all can be pickled. See docs/processes.md."""
 
-from crdt_mor.api.job import WriteJob
+from crdt_mor.api.job import Jobs, WriteJob
+from crdt_mor.api.maintenance_plans import Plans
 from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
 from crdt_mor.api.update_parts import PartDone, UpdatePart
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
@@ -12,9 +13,11 @@ __all__ = [
     "DataFile",
     "FileGroup",
     "GroupInput",
+    "Jobs",
     "MergePart",
     "MergeSpread",
     "PartDone",
+    "Plans",
     "Receipt",
     "UpdatePart",
     "WriteJob",

@@ -9,9 +9,18 @@ from crdt_mor.events import sweep
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.protocol import Store
-from crdt_mor.testing.simulation.inside import Seated, hudi_folder_of, session_of, tail_of
+from crdt_mor.testing.simulation.inside import Seated, hudi_folder_of, look_for_hudi, session_of, tail_of
 
-__all__ = ["Seated", "completions_of", "hudi_folder_of", "run_sweep", "session_of", "store_of", "tail_of"]
+__all__ = [
+    "Seated",
+    "completions_of",
+    "hudi_folder_of",
+    "look_for_hudi",
+    "run_sweep",
+    "session_of",
+    "store_of",
+    "tail_of",
+]
 
 
 def store_of(table: Seated) -> Store:

@@ -212,7 +212,7 @@ def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
         compression="lz4", not_null="day",
     )  # fmt: skip
     table.upsert(pa.table({"id": [1], "day": ["mon"], "a note": ["x"]}))
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
     plan = json.loads(path.read_bytes())
     assert named(section("A compaction's plan")) == list(plan)

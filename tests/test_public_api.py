@@ -40,7 +40,8 @@ MODULES = {
     "UnsupportedFeatureError UnsupportedVersionError UpkeepWarning WriterExpiredError",
     "observing": "AdoptionEvent CommitEvent Event Observation PartEvent PlanEvent RaceLostEvent RollbackEvent "
     "SweepEvent UpkeepEvent WaitEvent",
-    "parts": "CompactionPlan DataFile FileGroup GroupInput MergePart MergeSpread PartDone Receipt UpdatePart WriteJob",
+    "parts": "CompactionPlan DataFile FileGroup GroupInput Jobs MergePart MergeSpread PartDone Plans Receipt "
+    "UpdatePart WriteJob",
     "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Erased Explanation Files Finding "
     "GivenUp LoadProgress Maintained Migrated MigrationProgress MigrationStatus OnProgress Repaired "
     "Restored Savepoint StoreCheck Upkeep Verification VerifyProgress",
@@ -59,28 +60,24 @@ SIGNATURES = {
     "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
-    "Table.delete": "self data * keys where plain wait token commit_info",
+    "Table.delete": "self data * keys where plain execute_parts wait token commit_info",
     "Table.overwrite": "self data * partitions schema_mode token commit_info",
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",
     "Table.transaction": "self * isolation wait partitions columns token commit_info",
-    "Table.merge": "self source on * source_alias target_alias wait token commit_info",
-    "Table.move": "self keys * partition wait token commit_info",
-    "Table.update": "self set where * wait token commit_info",
-    "Table.move_in_parts": "self schema * partition parts execute_parts wait token commit_info",
-    "Table.merge_in_parts": "self schema on * parts execute_parts source_alias target_alias wait token commit_info",
-    "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
-    "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
-    "Table.plan_write": "self operation schema * partitions columns schema_mode plain token commit_info",
-    "Table.complete_write": "self job receipts * token commit_info",
+    "Table.move": "self keys * partition parts execute_parts wait token commit_info",
+    "Table.merge": "self source on * parts execute_parts source_alias target_alias wait token commit_info",
+    "Table.update": "self set where * execute_parts wait token commit_info",
+    "Jobs.plan": "self operation schema * partitions columns schema_mode plain token commit_info",
+    "Jobs.complete": "self job receipts * token commit_info",
     "Table": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.to_arrow": "self * columns filter as_of limit",
     "Table.to_pandas": "self * columns filter as_of limit",
     "Table.to_polars": "self * columns filter as_of limit",
     "Table.count": "self filter * as_of",
     "Table.head": "self n * columns",
-    "Table.abandon_write": "self job",
-    "Table.file_groups": "self data",
+    "Jobs.abandon": "self job",
+    "Jobs.file_groups": "self data",
     "WriteJob.stage": "self data * task environment",
     "Table.scan": "self * columns filter as_of consistency meta limit names",
     "Table.alter": "self * rename drop comment commit_info",
@@ -88,17 +85,21 @@ SIGNATURES = {
     "Table.diff": "self before after * columns as_of other_as_of",
     "Table.history": "self limit",
     "Table.why": "self key * column as_of",
-    "Table.refresh": "self",
     "Table.verify": "self * deep on_progress",
-    "Table.savepoint": "self name * comment",
-    "Table.savepoints": "self",
-    "Table.drop_savepoint": "self name",
+    "Maintenance.savepoint": "self name * comment",
+    "Maintenance.savepoints": "self",
+    "Maintenance.drop_savepoint": "self name",
     "Table.add_rules": "self * not_null check default validate wait",
     "Table.drop_rules": "self * not_null check default",
     "Maintenance.repair": "self copy * on_progress",
     "Maintenance.restore": "self to * dry_run",
     "Table.set_properties": "self properties",
     "Maintenance.roll_back": "self instant",
+    "Plans.schedule": "self * log_files_min logs_only rewrite",
+    "Plans.open": "self",
+    "Plans.execute": "self plan",
+    "Plans.complete": "self plan files",
+    "Plans.cancel": "self barrier",
     "Maintenance.maintain": "self * keep keep_commits dry_run execute_parts",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
@@ -138,11 +139,12 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write add_rules alter append changes comments complete_write config copy count create "
-    "create_from delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups "
-    "handed_over head history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write "
-    "properties refresh rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas "
-    "to_polars transaction truncate update update_in_parts upsert verify version why",
+    "Table": "add_rules alter append changes comments config copy count create create_from delete delete_partitions "
+    "diff drop_rules environment head history inspect jobs maintenance merge move open overwrite properties rules scan "
+    "schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate update upsert verify "
+    "version why",
+    "Jobs": "abandon complete file_groups plan",
+    "Plans": "cancel complete execute open schedule",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
@@ -234,6 +236,11 @@ def test_parameters_are_named_and_ordered_like_this(path: str) -> None:
 def test_methods_and_properties_are_these(name: str) -> None:
     cls = member(name)
     assert sorted(n for n in dir(cls) if not n.startswith("_")) == MEMBERS[name].split()
+
+
+def test_a_table_has_at_most_40_members() -> None:
+    """Expert calls have homes of their own: `table.jobs`, `table.inspect`, `table.maintenance` and its `plans`."""
+    assert len(MEMBERS["Table"].split()) <= 40
 
 
 @pytest.mark.parametrize("name", FIELDS)

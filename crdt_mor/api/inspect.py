@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
 from crdt_mor.api.history import kind_of
 from crdt_mor.api.migration_status import MigrationStatus, migration_status
-from crdt_mor.api.reading import AsOf, value_at
+from crdt_mor.api.reading import AsOf, handed_over_since, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
 from crdt_mor.events.sweep import last_heard
@@ -259,6 +259,13 @@ class Inspect:
             if session.store.stat(path(completed_name(c))) is None
         ]
         return pa.Table.from_pylist(rows, _UNPROJECTED)
+
+    def handed_over(self) -> datetime | None:
+        """Return the UTC time since which Hudi's writers have the table (`maintenance.handover`), or None.
+
+        Until `maintenance.takeback`, writes and upkeep here raise `InvalidInputError`.
+        """
+        return handed_over_since(self._session.views.sealed())
 
     def other_readers(self) -> str:
         """Describe which other engines read the current rows, and which need a compaction first.

@@ -1,8 +1,8 @@
-"""Distributed writes: many processes stage rows, and a driver makes one commit of them. See `Table.plan_write`.
+"""Distributed writes: many processes stage rows, and a driver makes one commit of them. See `table.jobs`.
 
-    job = table.plan_write("upsert", schema)              # the driver, before anything runs
+    job = table.jobs.plan("upsert", schema)               # the driver, before anything runs
     receipt = job.stage(rows, task=3)                     # anywhere, in any order, as often as it takes
-    commit = table.complete_write(job, receipts)          # the driver: one receipt of each task
+    commit = table.jobs.complete(job, receipts)           # the driver: one receipt of each task
 
 Jobs and receipts can be pickled, and several drivers may run at once. A job becomes at most one commit.
 """
@@ -48,7 +48,7 @@ _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "de
 @operations
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, shared by many processes. Made by `Table.plan_write`."""
+    """One write, shared by many processes. Made by `jobs.plan`."""
 
     uri: str
     expiry_ms: int
@@ -77,14 +77,18 @@ class WriteJob:
 
 
 @operations
-class WrittenByMany:
-    """Distributed writes of a table: many processes, one commit."""
+class Jobs:
+    """Writes of many processes, each a single commit. Use `table.jobs`."""
 
-    uri: str
-    _session: Session
-    _store: Store | None
+    def __init__(self, session: Session, uri: str, store: Store | None) -> None:
+        self._session = session
+        self._uri = uri
+        self._store = store
 
-    def plan_write(
+    def __repr__(self) -> str:
+        return f"Jobs({self._uri!r})"
+
+    def plan(
         self,
         operation: Literal["append", "upsert", "delete", "overwrite"],
         schema: SchemaLike,
@@ -96,7 +100,7 @@ class WrittenByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> WriteJob:
-        """Plan a write for many processes: they call `WriteJob.stage`, the driver then `complete_write`.
+        """Plan a write for many processes: they call `WriteJob.stage`, the driver then `complete`.
 
         Columns are checked here. With `schema_mode="merge"` new columns are added now and stay, even if the write
         fails. The write begins when the first process stages rows.
@@ -117,9 +121,9 @@ class WrittenByMany:
         given = read_schema(schema, lambda: text_types(session.config, session.known_tail()))
         declared, replaced = _touched(session, operation, partitions, columns, given.names)
         job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
-        return WriteJob(self.uri, session.expiry_ms, job, self._store)
+        return WriteJob(self._uri, session.expiry_ms, job, self._store)
 
-    def complete_write(
+    def complete(
         self,
         job: WriteJob,
         receipts: Sequence[Receipt],
@@ -134,14 +138,14 @@ class WrittenByMany:
 
         Args:
             receipts: a receipt of each task.
-            token, commit_info: as in `upsert`, if not given in `plan_write`.
+            token, commit_info: as in `upsert`, if not given in `plan`.
         """
         check_token_form(token)
         info = check_info(commit_info)
         _check_staged(job, receipts)
         return completed(self._session, job.job, receipts, token, info)
 
-    def abandon_write(self, job: WriteJob) -> None:
+    def abandon(self, job: WriteJob) -> None:
         """Give up a write and remove its staged files, unless it is complete."""
         distributed.abandon(self._session, job.job)
 
@@ -195,7 +199,7 @@ def completed(
 
 def _check_staged(job: object, receipts: object) -> None:
     if not isinstance(job, WriteJob):
-        raise InvalidInputError(f"pass the job of plan_write() as `job`. got={type(job).__name__}")
+        raise InvalidInputError(f"pass the job of jobs.plan() as `job`. got={type(job).__name__}")
     wrong = [receipts] if not isinstance(receipts, Sequence) else [r for r in receipts if not isinstance(r, Receipt)]
     if wrong:
         raise InvalidInputError(
@@ -203,4 +207,4 @@ def _check_staged(job: object, receipts: object) -> None:
         )
 
 
-__all__ = ["Receipt", "WriteJob", "WrittenByMany"]
+__all__ = ["Jobs", "Receipt", "WriteJob"]

@@ -15,20 +15,19 @@ from crdt_mor.api.create import Merge
 from crdt_mor.api.data import Data
 from crdt_mor.api.erasure import Erased, erase
 from crdt_mor.api.maintenance_arguments import compaction_options, instant_of, keeping, kept, plan_of
+from crdt_mor.api.maintenance_plans import Plans
 from crdt_mor.api.maintenance_results import Archived, Compacted, compacted
 from crdt_mor.api.migration import Migrated, Wanted, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.model.instant import EPOCH, parse
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.services import service
 from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compaction import compaction
@@ -39,7 +38,7 @@ from crdt_mor.services.maintain_report import Maintained
 from crdt_mor.services.metadata_table import drop_metadata_table
 from crdt_mor.services.migration import MigrationProgress
 from crdt_mor.services.repair import Repaired, repair
-from crdt_mor.services.restore import Restored, restore, would_restore
+from crdt_mor.services.restore import Restored, Savepoint, restore, save, savepoints, unsave, would_restore
 from crdt_mor.services.rollback import GivenUp, roll_back
 from crdt_mor.services.verify_findings import VerifyProgress
 from crdt_mor.store.protocol import Store
@@ -58,30 +57,10 @@ class Maintenance:
     def __repr__(self) -> str:
         return f"Maintenance({self._session.uri!r})"
 
-    def plan_compaction(
-        self, *, log_files_min: int = 1, logs_only: bool = False, rewrite: Literal["order"] | None = None
-    ) -> CompactionPlan | None:
-        """Schedule a compaction of the file groups with enough log files; None if there are none.
-
-        A plan stays open until a process executes it; `compact` does both steps.
-
-        Args:
-            log_files_min: minimum number of log files of a file group.
-            logs_only: fold the logs of a file group into one and copy the base file, at the cost of the logs alone. Use
-                it for many small logs beside a large base. File groups without a base file are compacted fully.
-            rewrite: "order" also rewrites base files not sorted by the properties `crdt_mor.cluster_by` and
-                `crdt_mor.cluster_order`.
-        """
-        plan = service.schedule(self._session, compaction(**compaction_options(log_files_min, logs_only, rewrite)))
-        return None if plan is None else self._with_payloads(plan)
-
-    def open_plans(self) -> list[CompactionPlan]:
-        """Return scheduled plans that are not completed, oldest first."""
-        return [self._with_payloads(plan) for plan in service.open_plans(self._session, COMPACT)]
-
-    def _with_payloads(self, plan: CompactionPlan) -> CompactionPlan:
-        """Add the table's payloads, which are pickled with the plan."""
-        return replace(plan, payloads=self._session.payloads())
+    @property
+    def plans(self) -> Plans:
+        """Plans of compactions, step by step, for schedulers of your own."""
+        return Plans(self._session)
 
     def compact(
         self,
@@ -98,9 +77,9 @@ class Maintenance:
         damaged, stops no other: its plan is made again without it, and the error is raised at the end.
 
         Args:
-            log_files_min, logs_only, rewrite: for the new plan, as in `plan_compaction`.
+            log_files_min, logs_only, rewrite: for the new plan, as in `Plans.schedule`.
             execute_parts: executes plans elsewhere: gets picklable parts and returns for each, in order, the result of
-                `execute` or its error.
+                `Plans.execute` or its error.
 
         Raises:
             PayloadError, FormatError, SnapshotExpiredError, UnsupportedFeatureError: a file group cannot be compacted.
@@ -174,18 +153,6 @@ class Maintenance:
         """
         return drop_metadata_table(self._session)
 
-    def cancel(self, barrier: str) -> bool:
-        """Cancel an open plan by its barrier; False if it was not open.
-
-        Raises:
-            InvalidInputError: `barrier` is not 17 digits, as in `plan.barrier`.
-        """
-        if not isinstance(barrier, str):
-            raise InvalidInputError(
-                f"pass the plan's barrier: maintenance.cancel(plan.barrier). got={type(barrier).__name__}"
-            )
-        return service.cancel(self._session, parse(barrier))
-
     def roll_back(self, instant: str | datetime) -> GivenUp:
         """Give up a pending write or an open plan, and remove its files.
 
@@ -223,6 +190,32 @@ class Maintenance:
         """
         policies = Policies.of(self._session.tail().properties)
         return maintain(self._session, keeping(policies, keep, keep_commits), dry_run, execute_parts)
+
+    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
+        """Name the current snapshot, for `as_of` and `restore`.
+
+        Cleans keep its files until the savepoint is dropped. Pending writes are not included. Safe beside writers.
+
+        Args:
+            name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 characters.
+            comment: at most 1 KiB.
+
+        Raises:
+            InvalidInputError: the name exists, or the table has a hundred savepoints.
+        """
+        return save(self._session, name, comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """Return the table's savepoints, oldest first."""
+        return savepoints(self._session)
+
+    def drop_savepoint(self, name: str) -> None:
+        """Drop a savepoint: later cleans remove the files that only it kept.
+
+        Raises:
+            InvalidInputError: the savepoint does not exist.
+        """
+        unsave(self._session, name)
 
     def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
         """Restore the table to a savepoint or an earlier moment, in one event. This cannot be undone.
@@ -265,23 +258,6 @@ class Maintenance:
         """
         other = copy._session  # noqa: SLF001  a table as well
         return repair(self._session, other, on_progress)
-
-    def execute(self, plan: CompactionPlan) -> list[DataFile]:
-        """Write the invisible files of a plan or a part of it, unless another process did.
-
-        Pickle `plan.parts()`, execute each part anywhere, as often as needed, and pass all files to `complete`. If a
-        file group fails, the error of `compact` is raised, and the plan stays open until `compact` or `maintain` makes
-        it again without that group.
-        """
-        executed = service.execute(self._session, compaction(), plan)
-        for _, error in executed.failed:
-            raise error
-        return executed.files
-
-    def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
-        """Publish a compaction after all its parts are executed; None if the plan was cancelled."""
-        done = service.complete(self._session, plan, files)
-        return None if done is None else compacted(plan, done)
 
     def erase(
         self,

@@ -15,7 +15,7 @@ from crdt_mor.planners.compaction import CompactionPlan
 def plan_of(plan: object) -> CompactionPlan:
     if not isinstance(plan, CompactionPlan):
         raise InvalidInputError(
-            "pass a plan from open_plans() or plan_compaction(), or call compact() without one. "
+            "pass a plan from plans.open() or plans.schedule(), or call compact() without one. "
             f"got={type(plan).__name__}"
         )
     return plan

@@ -1,31 +1,26 @@
-"""Merges by many processes, each for some keys. See `Table.merge_in_parts`."""
+"""Merges by many processes, each for some keys. See `Table.merge`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
+from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.merge_into import (
     Merged,
-    MergeInto,
-    merge_of,
     merge_rows,
     nothing_of,
     plain_source,
-    require_columns,
     sum_of,
 )
-from crdt_mor.api.moving import move_plan
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.table_writes import WAIT, merged_in
+from crdt_mor.api.transaction import merged_in
 from crdt_mor.api.update_parts import DistributedStatement, PartDone, commit_in_parts, executed
-from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.errors import CrdtMorError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
@@ -34,7 +29,7 @@ from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.job_values import Job
 from crdt_mor.write.merge_into_plan import MergePlan
-from crdt_mor.write.named import NamedStatements, shown_table
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.reading import Read, Wait, computed
 from crdt_mor.write.statements import Statements
@@ -113,81 +108,16 @@ class MergeSpread:
         return self._message.read(self._session)
 
 
-@operations
-class MergedByMany:
-    """Merges by many processes."""
-
-    _session: Session
-
-    def merge_in_parts(
-        self,
-        schema: SchemaLike,
-        on: str | Sequence[str] | None = None,
-        *,
-        parts: int,
-        execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
-        source_alias: str = "source",
-        target_alias: str = "target",
-        wait: timedelta = WAIT,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> MergeInto:
-        """Do a `merge` in many processes, each for some keys in all partitions.
-
-        Args:
-            schema: columns of the source rows, which stay where they are.
-            parts: maximum number of parts. Merges on other columns than the key, or with inserts under other keys than
-                the source's, have only one.
-            execute_parts: as in `update_in_parts`; also gets the assignment of source rows to parts. Called even
-                without source rows, because clauses may concern unmatched table rows.
-        """
-        _require_parts(parts)
-
-        def run(plan: MergePlan) -> Merged:
-            return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
-
-        session, rows = self._session, read_schema(schema).empty_table()
-        return merge_of(rows, on, (source_alias, target_alias), session.config, session.known_tail(), run)
-
-    def move_in_parts(
-        self,
-        schema: SchemaLike,
-        *,
-        partition: Mapping[str, object],
-        parts: int,
-        execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
-        wait: timedelta = WAIT,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Merged:
-        """Do a `move` in many processes, as in `merge_in_parts`.
-
-        Args:
-            schema: the key columns of the source, which contains each key once.
-            parts: maximum number of parts.
-        """
-        _require_parts(parts)
-        config, columns = shown_table(self._session.config, self._session.known_tail())
-        keys = plain_source(read_schema(schema).empty_table())
-        plan = move_plan(keys, partition, config, columns)
-        require_columns(plan)
-        return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
-
-
-def _require_parts(parts: int) -> None:
-    if parts < 1:
-        raise InvalidInputError(f"parts must be at least 1. parts={parts!r}")
-
-
-def _merged(
+def merge_in_parts(
     session: Session,
     plan: MergePlan,
     parts_max: int,
     execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
-    wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
+    wait_ms: int,
 ) -> Merged:
+    """Commit a merge, each part for some keys in all partitions. The plan's source has columns but no rows."""
     spreads: list[MergeSpread] = []
 
     def rehearse(statements: Statements) -> None:
@@ -205,7 +135,7 @@ def _merged(
         return execute_parts(parts, spreads[0])
 
     made = DistributedStatement(rehearse, None, lambda _: EVERYTHING, parts_of, execute)
-    commit, done = commit_in_parts(session, made, wait, token, commit_info)
+    commit, done = commit_in_parts(session, made, token, commit_info, wait_ms)
     if commit.repeated:
         return merged_in(commit, nothing_of(plan))
     return merged_in(commit, sum_of(plan, [part.merged for part in done if part.merged is not None]))

@@ -18,6 +18,7 @@ METHODS: Final = {
     **dict.fromkeys(("backup", "export", "clone"), "copy()"),
     **dict.fromkeys(("fsck", "check"), "verify()"),
     "repair": "maintenance.repair()",
+    **{name: f"maintenance.{name}()" for name in ("savepoint", "savepoints", "drop_savepoint")},
     **dict.fromkeys(("stats", "describe", "detail", "info"), "inspect, history() or count()"),
     **dict.fromkeys(("files", "file_uris", "get_add_actions"), "inspect.files()"),
     **dict.fromkeys(("load_as_version", "load_with_datetime", "as_of", "at_version"), "scan(as_of=)"),

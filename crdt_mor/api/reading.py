@@ -21,12 +21,14 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.points import Point
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, sealed_at
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 Consistency = Literal["latest", "stable", "read_optimized"]
 
@@ -38,6 +40,10 @@ A moment is a datetime (naive is UTC), a date (midnight UTC at its start), ISO t
 """
 
 HANDED_OVER: Final = "Hudi's writers have this table: it takes no writes here until maintenance.takeback()."
+
+
+def handed_over_since(value: Timeline) -> datetime | None:
+    return None if value.handed_over == EPOCH else to_datetime(value.handed_over)
 
 
 def point_of(as_of: AsOf) -> Point:
@@ -65,6 +71,7 @@ class Readable(NotASequence, ABC):
     """Reads rows without an explicit scan. It is an Arrow stream of the current rows."""
 
     uri: str
+    _session: Session
 
     @abstractmethod
     def scan(
@@ -93,11 +100,6 @@ class Readable(NotASequence, ABC):
     @abstractmethod
     def config(self) -> TableConfig:
         """Key, partitioning, buckets and merge."""
-
-    @property
-    @abstractmethod
-    def handed_over(self) -> datetime | None:
-        """Time since which Hudi's writers have the table, or None."""
 
     def to_polars(
         self,
@@ -155,7 +157,7 @@ class Readable(NotASequence, ABC):
             html_line(f"{self!r}, version {self.version}")
             + html_table(["column", "type", "role"], columns)
             + html_line("head() shows some rows, count() counts all rows.")
-            + ("" if self.handed_over is None else html_line(HANDED_OVER))
+            + ("" if self._session.views.sealed().handed_over == EPOCH else html_line(HANDED_OVER))
         )
 
 

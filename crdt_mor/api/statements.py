@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from datetime import timedelta
+from typing import Final, cast
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +16,9 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.numbers import BITS, is_whole
 from crdt_mor.write.statements import RowsStatement, SchemaMode
+
+WAIT: Final = timedelta(seconds=60)
+"""Default wait of an update for earlier writes."""
 
 
 def require_statement(data: object, schema_mode: SchemaMode) -> None:
@@ -31,6 +35,24 @@ def require_delete(data: object, keys: object, where: pl.Expr | str | None) -> N
         )
     if data is not None:
         require_data(data)
+
+
+def require_elsewhere(execute_parts: object, *, where: bool) -> None:
+    if execute_parts is not None and not where:
+        raise InvalidInputError("pass execute_parts only with where=...; deletes by a frame or by keys read no rows")
+
+
+def require_parts(parts: int | None, execute_parts: object) -> int:
+    """Return the number of parts of a merge, 0 for a merge in this process."""
+    if execute_parts is None:
+        if parts is not None:
+            raise InvalidInputError(f"pass parts only with execute_parts. parts={parts!r}")
+        return 0
+    if parts is None or not is_whole(parts) or parts < 1:
+        raise InvalidInputError(
+            f"pass the maximum number of parts beside execute_parts: parts must be at least 1. parts={parts!r}"
+        )
+    return parts
 
 
 def require_partitions(partitions: object) -> Collection[object]:

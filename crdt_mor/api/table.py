@@ -1,7 +1,7 @@
 """Create or open a table, write to it from any number of processes, and read it.
 
-`Table` itself creates, opens and describes tables. Its reads are in `table_reads`, its writes in `table_writes`,
-distributed writes in `job`, `update_parts` and `merge_into_parts`. Writers need no lock, coordinator or retry loop.
+`Table` itself creates, opens and describes tables. Its reads are in `table_reads`, its writes in `table_writes`, and
+writes of many processes in `job`, `update_parts` and `merge_into_parts`. Writers need no lock or coordinator.
 """
 
 from __future__ import annotations
@@ -30,13 +30,10 @@ from crdt_mor.api.create import (
 )
 from crdt_mor.api.create_again import CreateArguments, start
 from crdt_mor.api.data import SchemaLike, read_schema
-from crdt_mor.api.job import WrittenByMany
-from crdt_mor.api.merge_into_parts import MergedByMany
 from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites
-from crdt_mor.api.update_parts import UpdatedByMany
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.events.session import Session
@@ -60,6 +57,7 @@ from crdt_mor.write.named import shown_config
 
 if TYPE_CHECKING:
     from crdt_mor.api.inspect import Inspect
+    from crdt_mor.api.job import Jobs
     from crdt_mor.api.load import OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
@@ -69,7 +67,7 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany, TableRules, AlteredColumns):
+class Table(TableReads, TableWrites, TableRules, AlteredColumns):
     """A merge-on-read table: `Table("events")` opens and `Table.create` creates a table.
 
     It is an Arrow stream of the current rows, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB. Iterating,
@@ -378,6 +376,13 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         from crdt_mor.api.inspect import Inspect
 
         return Inspect(self._session)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Writes of many processes, each a single commit."""
+        from crdt_mor.api.job import Jobs
+
+        return Jobs(self._session, self.uri, self._store)
 
     @property
     def maintenance(self) -> Maintenance:

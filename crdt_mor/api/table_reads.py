@@ -1,4 +1,4 @@
-"""Read methods of a table: scans, changes, history, verification, copies and savepoints.
+"""Read methods of a table: scans, changes, history, verification and copies.
 
 Each read is sealed when it is called: later commits do not change it.
 """
@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import polars as pl
@@ -17,14 +16,13 @@ import pyarrow as pa
 
 from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.near_names import NearNames
-from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
+from crdt_mor.api.reading import AsOf, Consistency, Readable, handed_over_since, point_of
 from crdt_mor.api.scan import Scan, prefetch
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.alteration import names_at
 from crdt_mor.model.cut import By, Cut
-from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.points import is_checkpoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
     from crdt_mor.api.diff import Differences
     from crdt_mor.services.copy import Copied, CopyProgress
-    from crdt_mor.services.restore import Savepoint
     from crdt_mor.services.verify_findings import Verification, VerifyProgress
     from crdt_mor.store.handed_stores import Handed
     from crdt_mor.store.protocol import Store
@@ -259,7 +256,7 @@ class TableReads(Readable, NearNames):
     def history(self, limit: int | None = None) -> pa.Table:
         """Return the commits, newest first, including compactions and Hudi's own commits.
 
-        A handover to Hudi's writers is not a commit: see `handed_over`. `limit` is the maximum number of rows.
+        A handover to Hudi's writers is not a commit: see `inspect.handed_over`. `limit` is the maximum number of rows.
 
         Returns:
             version: the timeline version that first shows the commit, for `as_of`, `since` and `maintenance.restore`.
@@ -332,58 +329,10 @@ class TableReads(Readable, NearNames):
 
         return copy(self._session, to_uri, update, verify, on_progress, storage_options, store)
 
-    @property
-    def handed_over(self) -> datetime | None:
-        """UTC time since which Hudi's writers have the table (`maintenance.handover`), or None.
-
-        Until `maintenance.takeback`, writes and upkeep here raise `InvalidInputError`.
-        """
-        return _handed_over(self._session.views.sealed())
-
     def __repr__(self) -> str:
-        config, since = self.config, _handed_over(self._session.known_tail())
+        config, since = self.config, handed_over_since(self._session.known_tail())
         said = "" if since is None else f", handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'"
         return f"Table({self.uri!r}, key={list(config.key.fields)}, merge={config.merge.summary!r}{said})"
-
-    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
-        """Name the current snapshot, for `as_of` and `maintenance.restore`.
-
-        Cleans keep its files until the savepoint is dropped. Pending writes are not included. Safe beside writers.
-
-        Args:
-            name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 characters.
-            comment: at most 1 KiB.
-
-        Raises:
-            InvalidInputError: the name exists, or the table has a hundred savepoints.
-        """
-        from crdt_mor.services.restore import save
-
-        return save(self._session, name, comment)
-
-    def savepoints(self) -> list[Savepoint]:
-        """Return the table's savepoints, oldest first."""
-        from crdt_mor.services.restore import savepoints
-
-        return savepoints(self._session)
-
-    def drop_savepoint(self, name: str) -> None:
-        """Drop a savepoint: later cleans remove the files that only it kept.
-
-        Raises:
-            InvalidInputError: the savepoint does not exist.
-        """
-        from crdt_mor.services.restore import unsave
-
-        unsave(self._session, name)
-
-    def refresh(self) -> None:
-        """Look for commits that Hudi wrote since the table was opened."""
-        self._session.views.sealed(look=True)
-
-
-def _handed_over(value: Timeline) -> datetime | None:
-    return None if value.handed_over == EPOCH else to_datetime(value.handed_over)
 
 
 def _check_names(names: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from crdt_mor.api.table_writes import WAIT
+from crdt_mor.api.statements import WAIT
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session

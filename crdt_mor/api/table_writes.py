@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.commit import commit_computed, commit_overwrite, commit_rows, commit_without_rows
-from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
+from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
+from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of, require_columns
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.statements import (
+    WAIT,
     KeysStatement,
     require_delete,
+    require_elsewhere,
     require_isolation,
     require_partitions,
+    require_parts,
     require_statement,
 )
-from crdt_mor.api.transaction import Commit, Transaction
+from crdt_mor.api.transaction import Commit, Transaction, merged_in
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
-from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
+from crdt_mor.write.declaring import (
+    Declare,
+    declared_by_delete,
+    declared_by_merge,
+    declared_by_update,
+    declared_by_user,
+)
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_table, text_types
 from crdt_mor.write.statements import Operation, RowsStatement, SchemaMode
-from crdt_mor.write.update import DeleteStatement, UpdateStatement, changing
+from crdt_mor.write.update import ChangeStatement, DeleteStatement, UpdateStatement, changing
 
-WAIT: Final = timedelta(seconds=60)
-"""Default wait of an update for earlier writes."""
+if TYPE_CHECKING:
+    from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
+    from crdt_mor.api.update_parts import PartDone, UpdatePart
+    from crdt_mor.errors import CrdtMorError
+
+    ExecuteChanges: TypeAlias = Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]]
+    ExecuteMerges: TypeAlias = Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]]
 
 
 @operations
@@ -79,7 +92,7 @@ class TableWrites:
         Args:
             data: any Arrow stream: pyarrow, polars, pandas, a DuckDB relation, a table, a scan, files
                 (`crdt_mor.read_files`); also a polars lazy frame or a pyarrow dataset. All rows of a write are in
-                memory until it ends; for more use `plan_write`. Columns added after the table's creation may be
+                memory until it ends; for more use `jobs.plan`. Columns added after the table's creation may be
                 omitted: they become null, or stay unchanged under `PartialUpdate`.
             schema_mode: "merge" adds new columns and widens types without loss, unless the write is refused.
             token: (application, number) with growing numbers; a repeated token writes nothing and returns the first
@@ -103,6 +116,7 @@ class TableWrites:
         keys: object = None,
         where: pl.Expr | str | None = None,
         plain: bool = False,
+        execute_parts: ExecuteChanges | None = None,
         wait: timedelta = WAIT,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -115,7 +129,7 @@ class TableWrites:
                 columns.
             where: an element-wise condition, evaluated on exactly the rows of all earlier writes, as in `update`.
             plain: in a table with an ordering column, delete all earlier rows, without an ordering value.
-            wait: as in `update`; only for `where`.
+            execute_parts, wait: as in `update`; only for `where`.
             token, commit_info: as in `upsert`.
 
         Example:
@@ -126,15 +140,31 @@ class TableWrites:
         """
         wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, where)
+        require_elsewhere(execute_parts, where=where is not None)
         if data is not None:
             return self._commit_rows("DELETE", data, "strict", token, commit_info, plain)
         session = self._session
         if where is None:
             keyed = KeysStatement(list(keys) if isinstance(keys, Iterator) else keys, plain)
             return commit_rows(session, lambda: keyed, token, commit_info)
-        statement = partial(changing, DeleteStatement(where, plain))
         declare = partial(declared_by_delete, where, session.config)
-        return commit_computed(session, statement, token, commit_info, wait_ms, declare)[0]
+        return self._change(DeleteStatement(where, plain), execute_parts, token, commit_info, wait_ms, declare)
+
+    def _change(
+        self,
+        statement: ChangeStatement,
+        execute_parts: ExecuteChanges | None,
+        token: tuple[str, int] | None,
+        commit_info: Mapping[str, str] | None,
+        wait_ms: int,
+        declare: Declare,
+    ) -> Commit:
+        if execute_parts is None:
+            computed = partial(changing, statement)
+            return commit_computed(self._session, computed, token, commit_info, wait_ms, declare)[0]
+        from crdt_mor.api.update_parts import change_in_parts
+
+        return change_in_parts(self._session, statement, execute_parts, token, commit_info, wait_ms, declare)
 
     def _commit_rows(
         self,
@@ -158,6 +188,7 @@ class TableWrites:
         set: Mapping[str, object],
         where: pl.Expr | str | None = None,
         *,
+        execute_parts: ExecuteChanges | None = None,
         wait: timedelta = WAIT,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -176,6 +207,10 @@ class TableWrites:
                 writes the difference; a payload that would merge to another value is refused. Key and partition columns
                 cannot be set.
             where: the rows; None for all. All changed rows are in memory until the update ends.
+            execute_parts: computes the update in other processes, each for some file groups that may match `where`.
+                Called with the picklable parts once all earlier writes have ended, while the write is kept alive.
+                Returns for each part, in order, the result of `UpdatePart.execute` or its error. Not called if no file
+                group matches. If it raises, nothing of the update is left.
             wait: how long to wait for earlier writes, counted from the begin of the update.
             token, commit_info: as in `upsert`.
 
@@ -183,15 +218,16 @@ class TableWrites:
             EarlierWritePendingError: the wait was too short; the error names the write, and nothing was written.
         """
         wait_ms = milliseconds("wait", wait)
-        session, statement = self._session, partial(changing, UpdateStatement(set, where))
-        declare = partial(declared_by_update, set, where, session.config)
-        return commit_computed(session, statement, token, commit_info, wait_ms, declare)[0]
+        declare = partial(declared_by_update, set, where, self._session.config)
+        return self._change(UpdateStatement(set, where), execute_parts, token, commit_info, wait_ms, declare)
 
     def merge(
         self,
-        source: Data,
+        source: Data | SchemaLike,
         on: str | Sequence[str] | None = None,
         *,
+        parts: int | None = None,
+        execute_parts: ExecuteMerges | None = None,
         source_alias: str = "source",
         target_alias: str = "target",
         wait: timedelta = WAIT,
@@ -204,10 +240,15 @@ class TableWrites:
         unless a clause concerns unmatched table rows.
 
         Args:
-            source: as `data` in `upsert`.
+            source: as `data` in `upsert`; with `execute_parts` only its columns, as `schema` in `create`.
             on: columns to match for equality, or text like "target.id = source.id"; None for the table's key. Null
                 matches nothing. Other columns than the key form a join. A table row that a clause changes must match a
                 single source row; setting a partition column moves the row.
+            parts: maximum number of parts. Merges on other columns than the key, or with inserts under other keys than
+                the source's, have only one.
+            execute_parts: computes the merge in other processes, each for some keys in all partitions, as in `update`.
+                Also gets the assignment of source rows to parts. Called even without source rows, because clauses may
+                concern unmatched table rows.
             source_alias, target_alias: names of the two rows in clauses.
             wait, token, commit_info: as in `update`.
 
@@ -217,15 +258,19 @@ class TableWrites:
             >>> done.updated, done.inserted
             (1, 1)
         """
-        run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
-        session = self._session
-        return merge_of(source, on, (source_alias, target_alias), session.config, session.known_tail(), run)
+        config, value = self._session.config, self._session.known_tail()
+        parts_max = require_parts(parts, execute_parts)
+        rows = cast(Data, source) if execute_parts is None else read_schema(source).empty_table()
+        run = partial(self._merge, token, commit_info, milliseconds("wait", wait), parts_max, execute_parts)
+        return merge_of(rows, on, (source_alias, target_alias), config, value, run)
 
     def move(
         self,
         keys: object,
         *,
         partition: Mapping[str, object],
+        parts: int | None = None,
+        execute_parts: ExecuteMerges | None = None,
         wait: timedelta = WAIT,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -237,8 +282,10 @@ class TableWrites:
         moves.
 
         Args:
-            keys: as in `delete`; missing keys are ignored.
+            keys: as in `delete`; missing keys are ignored. With `execute_parts` only their columns, as `schema` in
+                `create`; the parts then get each key once.
             partition: new values of partition columns outside the key; other columns stay.
+            parts, execute_parts: as in `merge`.
             wait, token, commit_info: as in `update`.
 
         Raises:
@@ -246,12 +293,27 @@ class TableWrites:
                 key; nothing moves.
         """
         config, schema = shown_table(self._session.config, self._session.known_tail())
-        plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
-        return self._merge(milliseconds("wait", wait), token, commit_info, plan)
+        parts_max = require_parts(parts, execute_parts)
+        if execute_parts is None:
+            plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
+        else:
+            plan = move_plan(read_schema(cast(SchemaLike, keys)).empty_table(), partition, config, schema)
+            require_columns(plan)
+        return self._merge(token, commit_info, milliseconds("wait", wait), parts_max, execute_parts, plan)
 
     def _merge(
-        self, wait_ms: int, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None, plan: MergePlan
+        self,
+        token: tuple[str, int] | None,
+        commit_info: Mapping[str, str] | None,
+        wait_ms: int,
+        parts_max: int,
+        execute_parts: ExecuteMerges | None,
+        plan: MergePlan,
     ) -> Merged:
+        if execute_parts is not None:
+            from crdt_mor.api.merge_into_parts import merge_in_parts
+
+            return merge_in_parts(self._session, plan, parts_max, execute_parts, token, commit_info, wait_ms)
         session, statement = self._session, partial(merge_rows, plan)
         declare = partial(declared_by_merge, plan, session.config)
         commit, counted = commit_computed(
@@ -345,14 +407,3 @@ class TableWrites:
         return Transaction(
             session, token, commit_info, wait_ms, lambda _: declared_by_user(session, partitions, columns)
         )
-
-
-def merged_in(commit: Commit, merged: Merged) -> Merged:
-    return replace(
-        merged,
-        version=commit.version,
-        requested_at=commit.requested_at,
-        completed_at=commit.completed_at,
-        repeated=commit.repeated,
-        covered=commit.covered,
-    )

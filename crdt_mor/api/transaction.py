@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -393,4 +393,15 @@ def _not_alone(statement: str, other: str) -> InvalidInputError:
     return InvalidInputError(
         "an overwrite must be the only statement of its transaction, because it replaces the rows of others: "
         f"make two commits, or overwrite with all of the rows. statement={statement} beside={other}"
+    )
+
+
+def merged_in(commit: Commit, merged: Merged) -> Merged:
+    return replace(
+        merged,
+        version=commit.version,
+        requested_at=commit.requested_at,
+        completed_at=commit.completed_at,
+        repeated=commit.repeated,
+        covered=commit.covered,
     )

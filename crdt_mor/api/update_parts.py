@@ -1,26 +1,21 @@
-"""Updates and deletes by many processes, each for some file groups. See `Table.update_in_parts`.
+"""Updates and deletes by many processes, each for some file groups. See `Table.update`.
 
 def elsewhere(parts):                                 # parts and results can be pickled
     return [part.execute() for part in parts]         # anywhere, in any order, as often as needed
 
-table.update_in_parts(set={"price": "price * 1.1"}, execute_parts=elsewhere)
+table.update({"price": "price * 1.1"}, execute_parts=elsewhere)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
-
-import polars as pl
 
 from crdt_mor.api.job import completed
 from crdt_mor.api.merge_into import Merged
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.statements import check_token_form, require_delete
-from crdt_mor.api.table_writes import WAIT
+from crdt_mor.api.statements import check_token_form
 from crdt_mor.api.transaction import Commit
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
@@ -28,17 +23,16 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
-from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.write.declaring import Declare, declared_by_delete, declared_by_update
+from crdt_mor.write.declaring import Declare
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import NamedStatements, shown_config, shown_rules, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statements
-from crdt_mor.write.update import Change, ChangeStatement, DeleteStatement, UpdateStatement
+from crdt_mor.write.update import Change, ChangeStatement
 
 if TYPE_CHECKING:
     from crdt_mor.write import update_parts as in_parts
@@ -108,65 +102,17 @@ def executed(
     return PartDone(receipt, made.operation if made is not None and made.collected else None)
 
 
-@operations
-class UpdatedByMany:
-    """Updates and deletes by many processes."""
-
-    _session: Session
-
-    def update_in_parts(
-        self,
-        set: Mapping[str, object],
-        where: pl.Expr | str | None = None,
-        *,
-        execute_parts: Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]],
-        wait: timedelta = WAIT,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Do an `update` in many processes, each for some file groups that may match `where`.
-
-        If it raises, nothing of the update is left.
-
-        Args:
-            execute_parts: called with the picklable parts once all earlier writes have ended, while the write is kept
-                alive. Returns for each part, in order, the result of `execute` or its error. Not called if no file
-                group matches.
-        """
-
-        declare = partial(declared_by_update, set, where, self._session.config)
-        statement = UpdateStatement(set, where)
-        return _in_parts(self._session, statement, execute_parts, wait, token, commit_info, declare)
-
-    def delete_in_parts(
-        self,
-        where: pl.Expr | str,
-        *,
-        execute_parts: Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]],
-        plain: bool = False,
-        wait: timedelta = WAIT,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Delete the rows of earlier writes that match `where`, computed as in `update_in_parts`.
-
-        `plain` as in `delete`.
-        """
-        require_delete(None, None, where)
-        declare = partial(declared_by_delete, where, self._session.config)
-        statement = DeleteStatement(where, plain)
-        return _in_parts(self._session, statement, execute_parts, wait, token, commit_info, declare)
-
-
-def _in_parts(
+def change_in_parts(
     session: Session,
     statement: ChangeStatement,
     execute_parts: ExecuteParts[UpdatePart],
-    wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
+    wait_ms: int,
     declare: Declare,
 ) -> Commit:
+    """Commit an update or a delete, each part for some file groups that may contain matching rows."""
+
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
         schema, config = named.schema, named.config
@@ -187,7 +133,7 @@ def _in_parts(
         return [UpdatePart(number, session, job, part, change, columns) for number, part in enumerate(rows.parts())]
 
     distributed = DistributedStatement(rehearse, declare, reads, parts_of, execute_parts)
-    return commit_in_parts(session, distributed, wait, token, commit_info)[0]
+    return commit_in_parts(session, distributed, token, commit_info, wait_ms)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +157,12 @@ class DistributedStatement(Generic[P]):
 def commit_in_parts(
     session: Session,
     statement: DistributedStatement[P],
-    wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
+    wait_ms: int,
 ) -> tuple[Commit, list[PartDone]]:
     """Commit a statement, and return its parts' results; no parts for a repeated token."""
     check_token_form(token)
-    wait_ms = milliseconds("wait", wait)
     job, write = in_parts.begin(session, token, check_info(commit_info), statement.declare, statement.rehearse)
     if write is None:
         return completed(session, job, []), []

@@ -217,7 +217,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "recent_commits": recent_commits(timeline),
-        "handed_over": table.handed_over,
+        "handed_over": table.inspect.handed_over(),
         "migration": None if (migration := table.inspect.migration()) is None else asdict(migration),
         "pending_writes": states.count("pending"),
         "writers": writers(table),
@@ -312,7 +312,7 @@ def compact(
     if rewrite is not None:
         chosen["rewrite"] = rewrite.value
     if plan_only:
-        plan = maintenance.plan_compaction(**chosen)
+        plan = maintenance.plans.schedule(**chosen)
         if output is Output.json:
             render.document(
                 {"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}}

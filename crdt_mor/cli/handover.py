@@ -29,7 +29,7 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     Example: crdt-mor takeback events
     """
     table = inputs.opened(uri)
-    is_theirs = table.handed_over is not None
+    is_theirs = table.inspect.handed_over() is not None
     commits = table.maintenance.takeback()
     if output is Output.json:
         render.document({"handed_over": False, "commits": commits})
@@ -40,7 +40,7 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
 
 
 def handed_over_text(table: mor.Table) -> str | None:
-    since = table.handed_over
+    since = table.inspect.handed_over()
     if since is None:
         return None
     return (

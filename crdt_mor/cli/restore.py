@@ -26,7 +26,7 @@ def savepoint(
 
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
     """
-    made = inputs.opened(uri).savepoint(name, comment=comment)
+    made = inputs.opened(uri).maintenance.savepoint(name, comment=comment)
     if output is Output.json:
         render.document(asdict(made))
     else:
@@ -38,7 +38,7 @@ def savepoints(uri: Uri, output: Form = Output.text) -> None:
 
     Example: crdt-mor savepoints events
     """
-    found = inputs.opened(uri).savepoints()
+    found = inputs.opened(uri).maintenance.savepoints()
     if output is Output.json:
         render.document([asdict(one) for one in found])
         return
@@ -52,7 +52,7 @@ def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
 
     Example: crdt-mor drop-savepoint events before-backfill
     """
-    inputs.opened(uri).drop_savepoint(name)
+    inputs.opened(uri).maintenance.drop_savepoint(name)
     if output is Output.json:
         render.document({"dropped": name})
     else:

@@ -42,7 +42,7 @@ _PHRASES: Final = (
     (r"(?:table\.)?inspect\.timeline\(\)", "crdt-mor timeline URI"),
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
-    (r"(?:; and|, and before that) call table\.refresh\(\)[^.:]*", ""),
+    (r"; and open the table again after each Hudi commit[^.:]*", ""),
     (r"schema=\{[^}]*\}(?: or pa\.\w+\([^)]*\))?", "--schema FILE"),
     (r"wait=timedelta\(minutes=(\d+)\)", r"--wait \1m"),
     (r"\b(delete|update|upsert|append)\(\.\.\., (\w+=\w+)\)", r"crdt-mor \1 with \2"),

@@ -237,13 +237,13 @@ def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredEr
         return expired_or_unknown(requested, tail)
     return WriterExpiredError(
         "another process of this job completed the write: do not write again. The commit is visible. "
-        f"Table.complete_write with this job returns the commit. requested={requested} "
+        f"Table.jobs.complete with this job returns the commit. requested={requested} "
         f"completed={completion.completed} version={completion.version}"
     )
 
 
 def taken_over_error(requested: InstantTime) -> TakenOverError:
     return TakenOverError(
-        "another driver of this job took the write over and may have committed. Call complete_write again, to get "
+        "another driver of this job took the write over and may have committed. Call complete() again, to get "
         f"that commit or to take over in turn. requested={requested}"
     )

@@ -313,7 +313,7 @@ def _hidden_error(own: Completion, by: Completion, file: DataFile) -> Unsupporte
     return UnsupportedFeatureError(
         "Hudi replaced file groups with a later commit of ours, so no reader would see our rows. Move the files of "
         "Hudi's instant out of the timeline's folder and its data files out of the table, then repeat Hudi's "
-        f"commit; and call table.refresh() after each Hudi commit, before your next write. instant={by.requested} "
+        f"commit; and open the table again after each Hudi commit, before your next write. instant={by.requested} "
         f"completed={by.completed} ours={own.requested} partition={file.partition!r} file_group={file.group[1]}"
     )
 

@@ -131,7 +131,7 @@ class Snapshot:
         if missing:
             raise SnapshotExpiredError(
                 "Hudi committed to this table before the scan's moment, and the commit was found only now: "
-                "scan again, and before that call table.refresh(). "
+                "scan again. "
                 f"instant={missing[0].requested} completed={missing[0].completed} scan={self.cut}"
             )
         if not self.part and not self.session.views.is_decided(self.value.clock):

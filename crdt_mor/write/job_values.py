@@ -29,7 +29,7 @@ class Job:
     name: unique; also the nonce of its begin.
     repeated: the token was used before, so nothing is written.
     planned: the table's clock at planning, a lower bound of the begin.
-    application, info: the commit's author, unless `complete_write` overrides them.
+    application, info: the commit's author, unless `Jobs.complete` overrides them.
     payloads: the payload classes, which tasks need not import.
     declared: everything that its tasks may touch.
     names: the column names at planning, used by the tasks' rows.

@@ -81,7 +81,7 @@ def _execute(
     uri, options = table.uri, table.storage_options
 
     def execute(part: mor.parts.CompactionPlan) -> list[mor.parts.DataFile]:
-        return mor.Table.open(uri, storage_options=options).maintenance.execute(part)
+        return mor.Table.open(uri, storage_options=options).maintenance.plans.execute(part)
 
     sizes = [sum(group.bytes for group in part.groups) for part in parts]
     return in_tasks(spark, parts, execute, lambda error: isinstance(error, _OF_FILES), sizes)

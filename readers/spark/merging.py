@@ -62,7 +62,7 @@ def merge(
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     columns = written_schema(source.schema, table.schema)
-    return table.merge_in_parts(
+    return table.merge(
         columns,
         on,
         parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
@@ -95,7 +95,7 @@ def move(
     names = [name for name in table.config.key.fields if name in df.columns]
     keys = df.select(*map(quoted, names)).distinct()
     columns = written_schema(keys.schema, table.schema)
-    return table.move_in_parts(
+    return table.move(
         columns,
         partition=partition,
         parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),

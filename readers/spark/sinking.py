@@ -73,11 +73,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if batchId > 0:
                 require_known(table, query, batchId)
             token = (application_of(query), batchId)
-            table.complete_write(job, [message.receipt for message in staged], token=token)
+            table.jobs.complete(job, [message.receipt for message in staged], token=token)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Abandon a batch. If no task has ended, the write expires."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
-            table_of(staged[0].job).abandon_write(staged[0].job)
+            table_of(staged[0].job).jobs.abandon(staged[0].job)

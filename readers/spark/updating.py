@@ -54,7 +54,7 @@ def update(
     _refuse_columns(set, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
-    return table.update_in_parts(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
+    return table.update(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
 
 
 def delete_where(
@@ -73,7 +73,7 @@ def delete_where(
     _refuse_columns({}, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
-    return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
+    return table.delete(where=where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
 
 
 def _execute(spark: SparkSession, parts: Sequence[mor.parts.UpdatePart]) -> list[mor.parts.PartDone | mor.CrdtMorError]:

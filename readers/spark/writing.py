@@ -61,7 +61,7 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     storage = mor.store.storage_options(settings["path"], stored or None)
     table = mor.Table.open(settings["path"], payloads=payloads(settings), storage_options=storage)
     columns = written_schema(schema, table.schema)
-    job = table.plan_write(
+    job = table.jobs.plan(
         operation,
         columns,
         partitions=_partitions(settings, overwrite),
@@ -161,12 +161,12 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
-        table_of(self._planned.job).complete_write(self._planned.job, receipts)
+        table_of(self._planned.job).jobs.complete(self._planned.job, receipts)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
         """Abandon the write."""
-        table_of(self._planned.job).abandon_write(self._planned.job)
+        table_of(self._planned.job).jobs.abandon(self._planned.job)
 
 
 class PlannedWrites(DataSource):
@@ -294,7 +294,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
 
 @message_first
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
-    groups = table.file_groups(pa.Table.from_batches([keys]))
+    groups = table.jobs.file_groups(pa.Table.from_batches([keys]))
     partitions = groups["partition"].combine_chunks().dictionary_encode()
     firsts = np.array([zlib.crc32(path.encode()) & 0x3FFFFFFF for path in partitions.dictionary.to_pylist()], np.int64)
     numbers = firsts[partitions.indices.to_numpy()] + groups["bucket"].to_numpy()
@@ -303,7 +303,7 @@ def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _WriteArguments:
-    """A requested write, in the terms of `Table.plan_write`."""
+    """A requested write, in the terms of `Table.jobs.plan`."""
 
     operation: Operation
     partitions: Partitions = None
@@ -314,7 +314,7 @@ class _WriteArguments:
     commit_info: Mapping[str, str] | None = None
 
     def plan(self, table: mor.Table, written: pa.Schema) -> mor.parts.WriteJob:
-        return table.plan_write(
+        return table.jobs.plan(
             self.operation,
             written,
             partitions=self.partitions,
@@ -337,12 +337,12 @@ def _write(
         try:
             hand_over(grouped, PlannedWrites, Planned(job, written))
         except BaseException:
-            table.abandon_write(job)
+            table.jobs.abandon(job)
             raise
     try:
-        return replace(table.complete_write(job, []), repeated=job.job.repeated)
+        return replace(table.jobs.complete(job, []), repeated=job.job.repeated)
     except mor.errors.WriterExpiredError:
         if arguments.token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        return table.complete_write(replace(arguments, schema_mode="strict").plan(table, written), [])
+        return table.jobs.complete(replace(arguments, schema_mode="strict").plan(table, written), [])

@@ -335,7 +335,7 @@ def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back
     assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["handed_over"] is None
     assert "takeback" not in crdt_mor("show", table).stdout
     crdt_mor("handover", table)
-    since = mor.Table.open(table).handed_over
+    since = mor.Table.open(table).inspect.handed_over()
     assert since is not None
     shown = json.loads(crdt_mor("show", table, "--output", "json").stdout)
     assert mor.Table.open(table).version == shown["version"]
@@ -367,7 +367,7 @@ def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> Non
     crdt_mor("upsert", table, data)
     since = crdt_mor("timeline", table, "--since", first["completed_at"], "--output", "json").stdout.splitlines()
     assert [json.loads(line)["operation"] for line in since] == ["UPSERT"]
-    mor.Table.open(table).savepoint("now-named")
+    mor.Table.open(table).maintenance.savepoint("now-named")
     crdt_mor("upsert", table, data)
     for point, later in ((first["version"], 2), ("now-named", 1), ("2020-01-01", 3), ("now", 0)):
         since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()

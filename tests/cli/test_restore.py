@@ -27,7 +27,7 @@ def run(*args: str, typed: str = "") -> tuple[int, str, str]:
 
 def test_savepoints_are_made_listed_read_and_dropped(table: mor.Table) -> None:
     code, _, said = run("savepoint", table.uri, "one", "--comment", "of May")
-    assert (code, said) == (0, f"one: all commits by {table.savepoints()[0].at}\n")
+    assert (code, said) == (0, f"one: all commits by {table.maintenance.savepoints()[0].at}\n")
     table.upsert(pa.table({"id": ["b"]}))
     _, told, _ = run("savepoints", table.uri)
     assert told.splitlines()[0].split() == ["name", "as", "of", "created", "by", "comment"]
@@ -36,12 +36,12 @@ def test_savepoints_are_made_listed_read_and_dropped(table: mor.Table) -> None:
     assert run("count", table.uri, "--as-of", "one")[1].strip() == "1"
     assert run("savepoint", table.uri, "one")[0] == 1
     assert run("drop-savepoint", table.uri, "one")[0] == 0
-    assert table.savepoints() == []
+    assert table.maintenance.savepoints() == []
     assert run("count", table.uri, "--as-of", "one")[0] == 1
 
 
 def test_a_restore_says_what_it_drops_and_asks(table: mor.Table) -> None:
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     table.upsert(pa.table({"id": ["b"]}), commit_info={"message": "it went wrong"})
     code, _, said = run("restore", table.uri, "--to", "one", "--dry-run")
     assert code == 0
@@ -59,7 +59,7 @@ def test_a_restore_says_what_it_drops_and_asks(table: mor.Table) -> None:
 
 
 def test_with_nothing_to_drop_nobody_is_asked(table: mor.Table) -> None:
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     version = table.version
     code, _, said = run("restore", table.uri, "--to", "one")
     assert (code, "there is nothing to drop" in said, "Restore?" in said) == (0, True, False)

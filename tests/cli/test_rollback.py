@@ -42,14 +42,14 @@ def test_a_pending_write_is_named_asked_about_and_given_up(table: mor.Table) -> 
 
 def test_an_open_plan_is_cancelled_without_a_question(table: mor.Table) -> None:
     table.upsert(pa.table({"id": ["a"]}))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     assert f"an open plan: compaction {plan.barrier}" in run(table.uri, plan.barrier, typed="n\n")[2]
     code, told, _ = run(table.uri, plan.barrier, "--yes", "--output", "json")
     assert code == 0
     found = json.loads(told)
     assert (found["instant"], found["kind"], found["repeated"]) == (plan.barrier, "compaction", False)
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
 
 
 def test_where_there_is_nothing_to_give_up_nothing_is_asked(table: mor.Table) -> None:

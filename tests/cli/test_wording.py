@@ -20,7 +20,8 @@ OPTIONS = (
 )  # fmt: skip
 PYTHON_ALONE = {
     "api/create.py", "api/data.py", "api/job.py", "api/maintenance.py", "api/maintenance_arguments.py",
-    "api/merge_into.py", "api/near_names.py", "api/rows.py", "api/table.py", "api/transaction.py",
+    "api/maintenance_plans.py", "api/merge_into.py", "api/near_names.py", "api/rows.py", "api/table.py",
+    "api/transaction.py",
     "api/update_parts.py", "api/doctor.py", "api/files.py", "api/reading.py", "api/statements.py", "model/policies.py",
     "events/own_blocks.py", "log/paths.py", "read/sql_literals.py", "columns/arrow_input.py",
     "columns/casts.py", "ground/forks.py",
@@ -73,7 +74,7 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
         ("create it with Table.create. path=t", "create it with crdt-mor create. path=t"),
         ("give them up with table.maintenance.roll_back, then", "give them up with crdt-mor rollback URI, then"),
         ("docs/maintenance.md says more", "docs/maintenance.md says more"),
-        ("table.savepoints() lists them", "crdt-mor savepoints URI lists them"),
+        ("table.maintenance.savepoints() lists them", "crdt-mor savepoints URI lists them"),
         ('end with maintenance.roll_back("20261128211814868")', "end with crdt-mor rollback URI 20261128211814868"),
         ("pass wait=timedelta(minutes=10). wait=timedelta(1)", "pass --wait 10m. wait=timedelta(1)"),
         (

@@ -115,13 +115,13 @@ def work(folder: Path, name: str) -> None:
 def restore(table: Table, log: Path, chance: Random) -> None:
     """Make savepoints, and go back to each after a while, or let it go. What a dead one has left is gone back to."""
     while True:
-        for saved in reversed(table.savepoints()):
+        for saved in reversed(table.maintenance.savepoints()):
             table.environment.sleep(RESTORE_AFTER_S * 2 * chance.random())
             if chance.random() < 0.8:
                 done = table.maintenance.restore(saved.name)
                 log.open("a").write(json.dumps([saved.name, done.to, done.instants]) + "\n")
-            table.drop_savepoint(saved.name)
-        table.savepoint(f"s{table.environment.nonce()}")
+            table.maintenance.drop_savepoint(saved.name)
+        table.maintenance.savepoint(f"s{table.environment.nonce()}")
 
 
 def done_by(folder: Path, table: Table, name: str) -> Iterator[Done]:
@@ -225,8 +225,8 @@ def at_rest(path: Path, table: Table) -> None:
     """Who comes next gives up the dead and tidies up; nothing is left that nothing names."""
     session = session_of(table)
     session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
-    for saved in table.savepoints():
-        table.drop_savepoint(saved.name)
+    for saved in table.maintenance.savepoints():
+        table.maintenance.drop_savepoint(saved.name)
     table.maintenance.compact()
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     for _ in range(2):  # the first sweep deletes, the second sees that nothing is left

@@ -206,7 +206,7 @@ def _copied() -> tuple[World, State]:
     table = world.open()
     table.copy("there", verify=False, store=world.there)
     earlier = world.state()
-    table.drop_savepoint("s")
+    table.maintenance.drop_savepoint("s")
     table.upsert(frame(("a", "x", 7), ("f", "y", 7)))
     for _ in range(2):
         table.maintenance.maintain()

@@ -196,7 +196,7 @@ def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_
 def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, every: int) -> None:
     def scene(world: World, at: int) -> bool:
         world.table.upsert(frame(SECOND))
-        plan = world.table.maintenance.plan_compaction()
+        plan = world.table.maintenance.plans.schedule()
         assert plan is not None
         met = []
 

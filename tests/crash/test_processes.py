@@ -125,7 +125,7 @@ def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_ot
         assert scene.table.maintenance.maintain(keep=timedelta(0)).ok
         run_sweep(scene.table)  # that of `maintain` is due once a minute, and what a dead group has staged waits for it
     assert visible(scene.table.scan()) == before
-    assert scene.table.maintenance.open_plans() == []
+    assert scene.table.maintenance.plans.open() == []
     named = set(scene.table.inspect.files()["path"].to_pylist())
     there = {path.name for path in scene.path.iterdir() if path.is_file() and path.name != ".hoodie_partition_metadata"}
     assert there == named, "no file is left that the table does not show"

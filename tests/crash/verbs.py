@@ -65,8 +65,8 @@ def shown(table: Table) -> State:
     data = table.scan().to_arrow()
     rows = frozenset(tuple(row.values()) for row in data.to_pylist())
     assert len(rows) == data.num_rows
-    saved = tuple(one.name for one in table.savepoints())
-    return State(tuple(data.schema.names), rows, saved, table.handed_over is not None, False)
+    saved = tuple(one.name for one in table.maintenance.savepoints())
+    return State(tuple(data.schema.names), rows, saved, table.inspect.handed_over() is not None, False)
 
 
 @dataclass
@@ -179,10 +179,10 @@ def _in_block(world: World, table: Table) -> None:
 
 
 def _by_many(world: World, table: Table) -> None:
-    job = table.plan_write("upsert", SCHEMA, token=TOKEN)
+    job = table.jobs.plan("upsert", SCHEMA, token=TOKEN)
     receipts = [job.stage(frame(("a", "x", task), (f"t{task}", "y", 1)), task=task, environment=world.clock)
                 for task in range(2)]  # fmt: skip
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
 
 
 def _merge(world: World, table: Table) -> None:
@@ -199,7 +199,7 @@ def _alter(world: World, table: Table) -> None:
 
 
 def _no_savepoint(table: Table) -> None:
-    table.drop_savepoint("s")
+    table.maintenance.drop_savepoint("s")
 
 
 def _made_by_hudi(table: Table) -> None:
@@ -238,7 +238,7 @@ VERBS: Final = {
     "archive": Verb(lambda w, t: t.maintenance.archive(keep_commits=1), _no_savepoint),
     "erase": Verb(lambda w, t: t.maintenance.erase(where="id = 'a'"), _no_savepoint),
     "restore": Verb(lambda w, t: t.maintenance.restore("s"), is_alone=True),
-    "savepoint": Verb(lambda w, t: t.savepoint("t"), is_refused_again=True),
+    "savepoint": Verb(lambda w, t: t.maintenance.savepoint("t"), is_refused_again=True),
     "migrate": Verb(_migrate, is_alone=True),
     "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
     "alter": Verb(_alter, is_refused_again=True),
@@ -268,7 +268,7 @@ def begun(name: str | None) -> World:
     table.upsert(frame(("a", "x", 1), ("b", "y", 1), ("c", "x", 1)))
     table.maintenance.compact()
     table.upsert(frame(("c", "x", 2)))
-    table.savepoint("s")
+    table.maintenance.savepoint("s")
     for number in (2, 3, 4):
         table.upsert(frame(("b", "y", number)))
     if name is not None:

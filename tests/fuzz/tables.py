@@ -26,7 +26,7 @@ STEPS: Final[tuple[Callable[[mor.Table], object], ...]] = (
         table.inspect.files(),
         table.history(),
         table.rules,
-        table.savepoints(),
+        table.maintenance.savepoints(),
     ),
     lambda table: table.verify(),
     lambda table: table.upsert(corpus.rows(7).rename_columns(["id", "part", "n", "cost", "day", "at", "tags"])),

@@ -98,14 +98,14 @@ class DyingTurns(Turns):
         return before, after
 
     def _plan(self) -> None:
-        self.table.maintenance.plan_compaction()
+        self.table.maintenance.plans.schedule()
 
     def _plan_executed(self) -> None:
-        plan = self.table.maintenance.plan_compaction()
+        plan = self.table.maintenance.plans.schedule()
         if isinstance(plan, _Nothing):
             return
         if plan is not None:
-            self.table.maintenance.execute(plan)
+            self.table.maintenance.plans.execute(plan)
 
     def _follow_advice(self) -> None:
         """What the page says to run before Hudi's turn after a crash."""

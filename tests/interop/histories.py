@@ -64,7 +64,7 @@ def write_history(
             case "compact":
                 table.maintenance.compact(logs_only=chance.random() < 0.4)
             case "plan":
-                table.maintenance.plan_compaction()
+                table.maintenance.plans.schedule()
             case "clean":
                 table.maintenance.clean(commits=chance.randint(1, 3), readers=timedelta(0))
             case "give up" if pending:

@@ -28,7 +28,7 @@ from crdt_mor.write.log_files import in_memory, put_log
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import RowsStatement
 from tests.format.replace_commit import encode_replace_commit
-from tests.inside import session_of
+from tests.inside import look_for_hudi, session_of
 
 HUDIS_TOKEN = "7-1-2"
 Stats = dict[str, list[WriteStat]]
@@ -87,7 +87,7 @@ class HudiTurns:
 
     def _open(self) -> None:
         table = Table.open(self.root)
-        table.refresh()
+        look_for_hudi(table)
         self.session = session_of(table)
         if self._begun:
             self._begun = False

@@ -37,7 +37,7 @@ def truncated_and_written(make: Maker) -> Table:
     table = truncated(make)
     table.truncate()
     table.upsert(rows([3, 30], 4))
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     return table
 
 
@@ -80,9 +80,9 @@ def overwritten_while_a_compaction_was_scheduled(make: Maker) -> Table:
     table.append(rows(range(10), 1))
     make.begin(table).upsert(rows([0], 99))
     table.delete(keys=keys(3))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan.parts()[0])
+    table.maintenance.plans.execute(plan.parts()[0])
     table.overwrite(rows([0, 2, 20], 3))
     table.upsert(rows([2, 3], 4))
     assert table.maintenance.compact(plan) == []

@@ -175,14 +175,14 @@ def staged_by_tasks(make: Maker) -> Table:
     """default, staged by several tasks, one attempt repeated; the driver of one job died and another completed it."""
     table = make.create()
     for n, parts in enumerate([[range(10), range(5, 15)], [range(3)]]):
-        job = table.plan_write("upsert", SCHEMA)
+        job = table.jobs.plan("upsert", SCHEMA)
         receipts = [job.stage(rows(part, 10 * n + task), task=task) for task, part in enumerate(parts)]
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
             patch.setattr("crdt_mor.events.write.complete", Mock(side_effect=KeyboardInterrupt))
             patch.setattr("crdt_mor.events.rollback.give_up", Mock(side_effect=KeyboardInterrupt))
-            table.complete_write(job, receipts)
+            table.jobs.complete(job, receipts)
         again = [job.stage(rows(part, 10 * n + task + 5), task=task) for task, part in enumerate(parts[:1])]
-        table.complete_write(job, [*again, *receipts[1:]])
+        table.jobs.complete(job, [*again, *receipts[1:]])
     return table
 
 
@@ -194,9 +194,9 @@ def joined_blocks_of_tasks(make: Maker) -> Table:
     table.maintenance.compact()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crdt_mor.write.job_files.JOINED_ROWS_MIN", 0)
-        job = table.plan_write("upsert", SCHEMA)
+        job = table.jobs.plan("upsert", SCHEMA)
         parts = (range(0, 30, 3), range(1, 30, 3), range(2, 30, 3))
-        table.complete_write(job, [job.stage(rows(part, 2), task=task) for task, part in enumerate(parts)])
+        table.jobs.complete(job, [job.stage(rows(part, 2), task=task) for task, part in enumerate(parts)])
     table.upsert(rows([0, 40], 3))
     return table
 
@@ -391,9 +391,9 @@ def log_compaction_planned(make: Maker) -> Table:
     """default, compacted, written, a log compaction executed and not completed, written after."""
     table = compacted_and_written(make)
     table.upsert(rows(range(20), 5))
-    plan = table.maintenance.plan_compaction(logs_only=True)
+    plan = table.maintenance.plans.schedule(logs_only=True)
     assert plan is not None
-    table.maintenance.execute(plan)
+    table.maintenance.plans.execute(plan)
     table.upsert(rows([2, 51], 6))
     return table
 
@@ -438,7 +438,7 @@ def two_stragglers(make: Maker) -> Table:
 def planned(make: Maker) -> Table:
     """default, a compaction scheduled and not executed."""
     table = log_only(make)
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     return table
 
 
@@ -451,7 +451,7 @@ def planned_and_written(make: Maker) -> Table:
     a.upsert(rows([0, 1, 2, 20], 2))
     table.upsert(rows([0], 3))
     table.delete(keys=keys(1, 20))
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     make.end(a)
     table.upsert(rows([5, 21], 4))
     table.delete(keys=keys(6))
@@ -465,7 +465,7 @@ def planned_over_a_base(make: Maker) -> Table:
     a = make.begin(table)
     a.upsert(rows([2, 3], 4))
     table.delete(keys=keys(2))
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     table.upsert(rows([7], 5))
     make.begin(table).upsert(rows([7], 99))
     make.end(a)
@@ -476,9 +476,9 @@ def planned_over_a_base(make: Maker) -> Table:
 def plan_cancelled(make: Maker) -> Table:
     """default, a compaction scheduled and cancelled, written after."""
     table = log_only(make)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.cancel(plan.barrier)
+    table.maintenance.plans.cancel(plan.barrier)
     table.upsert(rows([2], 7))
     return table
 
@@ -487,9 +487,9 @@ def plan_cancelled(make: Maker) -> Table:
 def executed_and_not_completed(make: Maker) -> Table:
     """default, a compaction executed and not completed, written after."""
     table = log_only(make)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    assert table.maintenance.execute(plan)
+    assert table.maintenance.plans.execute(plan)
     table.upsert(rows([2], 7))
     return table
 
@@ -498,12 +498,12 @@ def executed_and_not_completed(make: Maker) -> Table:
 def cancelled_and_planned_again(make: Maker) -> Table:
     """default, a compaction executed in part and cancelled, written after, scheduled again and written after."""
     table = log_only(make)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan.parts()[0])
-    table.maintenance.cancel(plan.barrier)
+    table.maintenance.plans.execute(plan.parts()[0])
+    table.maintenance.plans.cancel(plan.barrier)
     table.upsert(rows(range(4), 7))
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     table.upsert(rows([2], 8))
     return table
 
@@ -564,7 +564,7 @@ def cleaned_beside_a_writer(make: Maker) -> Table:
 def cleaned_beside_a_plan(make: Maker) -> Table:
     """default, cleaned while a compaction was scheduled, which is executed then."""
     table = compacted_and_written(make)
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     table.upsert(rows([0, 40], 7))
     clean(table)
     table.maintenance.compact()
@@ -1116,7 +1116,7 @@ def ordering_planned(make: Maker) -> Table:
     table = ordering_log_only(make)
     a = make.begin(table)
     a.upsert(rows([0], 50))
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     table.upsert(rows([1], 60))
     make.end(a)
     return table
@@ -1505,7 +1505,7 @@ def clustered_by_key_again(make: Maker) -> Table:
     table.maintenance.compact(rewrite="order")
     table.upsert(rows([4, 42], 52))
     table.set_properties({"crdt_mor.cluster_by": "n"})
-    table.maintenance.plan_compaction(rewrite="order")
+    table.maintenance.plans.schedule(rewrite="order")
     table.upsert(rows([5, 42], 53))
     return table
 

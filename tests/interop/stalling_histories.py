@@ -23,7 +23,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import session_of
+from tests.inside import look_for_hudi, session_of
 from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, swept
 from tests.interop.upkeep_histories import CUSTOM, STEPS, UpkeepHistory
@@ -134,7 +134,7 @@ class StallingHistory(UpkeepHistory):
         with suppress(ProcessDied):
             self._do(what)
         self.table, self.is_frozen = own, False
-        own.refresh()
+        look_for_hudi(own)
         for requested in {*own.inspect.pending()["requested_at"].to_pylist()} - before - self._begun():
             own.maintenance.roll_back(requested)  # of the process that is dead
         self._look_at_savepoints()
@@ -145,7 +145,9 @@ class StallingHistory(UpkeepHistory):
     def _look_at_savepoints(self) -> None:
         """Note the savepoint that the process which froze has made."""
         saved, table = self.saved, self.table
-        self.saved = {s.name: saved.get(s.name) or (s.at, ours(table, as_of=s.name)) for s in table.savepoints()}
+        self.saved = {
+            s.name: saved.get(s.name) or (s.at, ours(table, as_of=s.name)) for s in table.maintenance.savepoints()
+        }
 
     def _begun(self) -> set[str]:
         """The writes of this history that are pending, others' than that of the process that froze."""
@@ -160,7 +162,7 @@ class StallingHistory(UpkeepHistory):
         if what == "commit":
             super()._step(what, look)
             self.table = own
-            own.refresh()
+            look_for_hudi(own)
             return
         shown = [*self.views.values(), ours(own)]
         try:
@@ -176,7 +178,7 @@ class StallingHistory(UpkeepHistory):
                     self.table.maintenance.clean(commits=self.stalls.randint(1, 3), readers=NO_TIME)
         finally:
             self.table = own
-        own.refresh()
+        look_for_hudi(own)
         if what != "restore":
             look(self)
         swept(own)

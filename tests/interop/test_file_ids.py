@@ -19,7 +19,7 @@ from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureEr
 from crdt_mor.events.views import Views
 from crdt_mor.log import segments
 from crdt_mor.read.snapshot import Snapshot
-from tests.inside import session_of
+from tests.inside import look_for_hudi, session_of
 from tests.interop.hudi_turns import HudiTurns
 from tests.interop.readers import hudi_rs, ours
 from tests.interop.shapes import Maker
@@ -83,8 +83,8 @@ def posted(table: Table) -> None:
 
 
 def job(table: Table) -> None:
-    planned = table.plan_write("upsert", SCHEMA)
-    table.complete_write(planned, [planned.stage(rows(NEW), task=0)])
+    planned = table.jobs.plan("upsert", SCHEMA)
+    table.jobs.complete(planned, [planned.stage(rows(NEW), task=0)])
 
 
 def overwrite(table: Table) -> None:
@@ -92,8 +92,8 @@ def overwrite(table: Table) -> None:
 
 
 def overwriting_job(table: Table) -> None:
-    planned = table.plan_write("overwrite", SCHEMA, partitions="dynamic")
-    table.complete_write(planned, [planned.stage(rows(NEW), task=0), planned.stage(rows(("c", "mon", 9)), task=1)])
+    planned = table.jobs.plan("overwrite", SCHEMA, partitions="dynamic")
+    table.jobs.complete(planned, [planned.stage(rows(NEW), task=0), planned.stage(rows(("c", "mon", 9)), task=1)])
     table.delete(where="id = 'c'")
 
 
@@ -126,7 +126,7 @@ def test_what_is_written_after_a_turn_of_hudis_is_shown(
     table: Table, make: Maker, door: Callable[[Table], None], turn: str
 ) -> None:
     HUDI[turn](HudiTurns(make.root))
-    table.refresh()
+    look_for_hudi(table)
     assert found(table) == by_all(make.root) == LEFT[turn] | ({("a", "mon", 1)} if turn == "opens" else set())
     door(table)
     left = {row for row in LEFT[turn] if row[1] != "mon" or door not in (overwrite, overwriting_job)}
@@ -141,7 +141,7 @@ def test_what_is_written_after_a_turn_of_hudis_is_shown(
 def test_an_open_table_on_a_disk_looks_before_it_writes(
     table: Table, make: Maker, door: Callable[[Table], None]
 ) -> None:
-    """Nobody has called `refresh`: a look takes little of the time that a commit takes."""
+    """Nobody asked for a look: it takes little of the time that a commit takes."""
     table.upsert(rows(("b", "tue", 1)))
     HudiTurns(make.root).drop("p=mon")
     door(table)
@@ -158,22 +158,22 @@ def in_block(table: Table, make: Maker) -> Callable[[], None]:
 
 
 def of_job(table: Table, make: Maker) -> Callable[[], None]:
-    planned = table.plan_write("upsert", SCHEMA)
+    planned = table.jobs.plan("upsert", SCHEMA)
     receipts = [planned.stage(rows(NEW, ("c", "wed", 2)), task=0)]
 
     def end() -> None:
-        table.complete_write(planned, receipts)
+        table.jobs.complete(planned, receipts)
 
     return end
 
 
 def of_two_tasks(table: Table, make: Maker) -> Callable[[], None]:
     """One task knows the file groups from before Hudi's turn, the other one those from after it."""
-    planned = table.plan_write("upsert", SCHEMA)
+    planned = table.jobs.plan("upsert", SCHEMA)
     first = planned.stage(rows(NEW), task=0)
 
     def end() -> None:
-        table.complete_write(planned, [first, planned.stage(rows(("c", "wed", 2)), task=1)])
+        table.jobs.complete(planned, [first, planned.stage(rows(("c", "wed", 2)), task=1)])
 
     return end
 
@@ -231,7 +231,7 @@ def test_a_write_that_began_before_a_clustering_of_hudis_is_staged_again(table: 
 
 
 def test_an_overwrite_that_began_before_a_turn_of_hudis_is_staged_again(table: Table, make: Maker) -> None:
-    planned = table.plan_write("overwrite", SCHEMA)
+    planned = table.jobs.plan("overwrite", SCHEMA)
     receipts = [planned.stage(rows(NEW, ("c", "wed", 2)), task=0)]
     tx = make.begin(table)
     tx.overwrite(rows(("a", "mon", 3), ("c", "wed", 3)))
@@ -240,7 +240,7 @@ def test_an_overwrite_that_began_before_a_turn_of_hudis_is_staged_again(table: T
     hudi.overwrite(rows(("h", "mon", 5)), "p=mon")
     make.end(tx)
     assert by_all(make.root) == {("a", "mon", 3), ("c", "wed", 3)}
-    table.complete_write(planned, receipts)
+    table.jobs.complete(planned, receipts)
     assert by_all(make.root) == {NEW, ("c", "wed", 2)}
 
 
@@ -255,7 +255,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
     hudi = HudiTurns(make.root)
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
-    for use in (Table.open, lambda root: table.refresh()):
+    for use in (Table.open, lambda root: look_for_hudi(table)):
         with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours.*instant={replacing} "):
             use(make.root)
     for path in (make.root / ".hoodie/timeline").glob(f"{replacing}*"):
@@ -359,12 +359,12 @@ def test_file_ids_that_are_many_are_in_an_object_of_their_own(
     monkeypatch.setattr(segments, "FILE_IDS_MAX", 1)
     hudi = HudiTurns(make.root)
     hudi.insert(rows(("h", "wed", 5)))
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(("h", "wed", 6)))
     assert list(newest_version(make.root)["file_ids"]) == ["p=wed"], "few are in the version"
     hudi.drop("p=mon")
     hudi.insert(rows(("h", "fri", 7)))
-    table.refresh()
+    look_for_hudi(table)
     door(table)
     stored = newest_version(make.root)["file_ids"]
     object_ = make.root / ".hoodie/.crdt_mor/segments" / f"{stored}.json"
@@ -384,7 +384,7 @@ def test_file_ids_that_are_many_are_in_an_object_of_their_own(
 def test_a_part_of_a_snapshot_takes_along_the_ids_of_its_own_file_groups(table: Table, make: Maker) -> None:
     """Each part had the ids of all, so that ten thousand parts of ten thousand file groups were gigabytes."""
     HudiTurns(make.root).insert(rows(("h", "wed", 5), ("h", "fri", 5)))
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(NEW))
     snapshot = Snapshot.seal(session_of(table), session_of(table).views.sealed())
     parts = {slice_.partition: snapshot.with_slices([slice_]) for slice_ in snapshot.slices}
@@ -399,7 +399,7 @@ def test_a_part_of_a_snapshot_takes_along_the_ids_of_its_own_file_groups(table: 
 def test_history_goes_on_over_a_replaced_file_group_and_a_restore_goes_back_to_it(table: Table, make: Maker) -> None:
     before = table.scan().as_of
     HudiTurns(make.root).drop("p=mon")
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(NEW))
     table.upsert(rows(("a", "mon", 3)))
     assert found_as_of(table, before) == {("a", "mon", 1), ("b", "tue", 1)}
@@ -420,7 +420,7 @@ def found_as_of(table: Table, moment: str) -> set[tuple[str, str, int]]:
 def test_a_table_that_an_older_release_had_locked_is_written_again(table: Table, make: Maker) -> None:
     """That release took every file group with a made-up id for one that the bucket index did not make."""
     HudiTurns(make.root).insert(rows(("h", "wed", 5)))
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(NEW))
     folder = make.root / ".hoodie/.crdt_mor/timeline"
     newest = max(folder.iterdir())

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
+from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import data_source
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import Maker, keys, rows
@@ -48,7 +49,7 @@ def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: 
     table.maintenance.handover()
 
     def agree() -> None:
-        table.refresh()
+        look_for_hudi(table)
         assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
 
     agree()

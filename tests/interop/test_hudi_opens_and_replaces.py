@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from tests.inside import look_for_hudi
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import Maker, rows
 
@@ -35,7 +36,7 @@ def test_hudi_drops_and_overwrites_partitions_of_ours(make: Maker, spark: HudiSp
     spark.sql("set hoodie.metadata.enable=false")
     spark.sql(f"create table dropped using hudi location '{make.root}'")
     spark.sql("alter table dropped drop partition (p = 'mon')")
-    table.refresh()
+    look_for_hudi(table)
     assert by_all(make.root, spark) == {("tue", "b"): 1}
     table.upsert(of_day(("a", "mon", 2)))
     assert by_all(make.root, spark) == {("mon", "a"): 2, ("tue", "b"): 1}
@@ -44,16 +45,16 @@ def test_hudi_drops_and_overwrites_partitions_of_ours(make: Maker, spark: HudiSp
     assert by_all(make.root, spark) == {("mon", "a"): 2, ("mon", "c"): 2, ("tue", "b"): 1}
     spark.sql("insert into dropped (id, n, p) select 'h', 3L, 'mon'")
     spark.sql("update dropped set n = 4 where id = 'a' and p = 'mon'")
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(of_day(("h", "mon", 5)))
     expected = {("mon", "a"): 4, ("mon", "c"): 2, ("mon", "h"): 5, ("tue", "b"): 1}
     assert by_all(make.root, spark) == expected
     spark.sql("insert overwrite table dropped partition (p = 'mon') select 'o' as id, 6L as n")
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(of_day(("a", "mon", 7), ("o", "mon", 7)))
     assert by_all(make.root, spark) == {("mon", "a"): 7, ("mon", "o"): 7, ("tue", "b"): 1}
     spark.sql("alter table dropped drop partition (p = 'mon')")
-    table.refresh()
+    look_for_hudi(table)
     table.overwrite(of_day(("a", "mon", 8)), partitions="dynamic")
     assert by_all(make.root, spark) == {("mon", "a"): 8, ("tue", "b"): 1}
     table.maintenance.migrate(str(make.root.with_name("moved")), buckets=3)
@@ -67,14 +68,14 @@ def test_hudi_opens_file_groups_of_buckets_that_nobody_has_used(make: Maker, spa
     spark.sql("set hoodie.metadata.enable=false")
     spark.sql(f"create table opened using hudi location '{make.root}'")
     spark.sql("insert into opened select 'k7' as id, 9L as n, 'x' as v union all select 'k8', 9L, 'x'")
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows([0, 7], 1))
     table.maintenance.compact()
     expected = {("None", "k0"): 1, ("None", "k7"): 1, ("None", "k8"): 9}
     assert by_all(make.root, spark) == expected
     spark.sql("insert into opened select 'k9' as id, 10L as n, 'y' as v")
     spark.sql("delete from opened where id = 'k8'")
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows([9], 11))
     assert by_all(make.root, spark) == {("None", "k0"): 1, ("None", "k7"): 1, ("None", "k9"): 11}
     table.overwrite(rows([1, 2, 3, 4, 5], 12))
@@ -108,7 +109,7 @@ def test_an_ordinary_bucket_table_of_hudis_is_written_in_turns(
     assert [now[place] for place in sorted(now)] == [7, 2, 4, 100, 3, 5, 9]
     spark.sql(f"update {name} set n = 8 where id = 'k9'")
     spark.sql(f"delete from {name} where id = 'k0'")
-    table.refresh()
+    look_for_hudi(table)
     table.maintenance.compact()
     table.upsert(pa.table({"id": ["k2"], "n": [22], "p": ["p0"]}))
     now = by_all(root, spark)

@@ -17,6 +17,7 @@ from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit, encode_commit
 from crdt_mor.model.names import OWN_KEY
+from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import data_source, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import SCHEMA, Maker, keys, rows
@@ -155,7 +156,7 @@ def test_sql_and_our_writes_and_compactions_in_turn(make: Maker, spark: HudiSpar
     spark.sql("update in_turn set n = 100 where id = 'k1'")
     spark.sql("insert into in_turn select 'k50' as id, 7L as n, 'x' as v")
     spark.sql("delete from in_turn where id = 'k2'")
-    table.refresh()
+    look_for_hudi(table)
     assert numbers(table) == {"k0": 2, "k1": 100, "k3": 1, "k4": 1, "k5": 1, "k50": 7}
     _all_agree(table, make.root, spark)
     table.upsert(rows([1, 7], 200))
@@ -181,7 +182,7 @@ def test_hudis_own_compaction_of_our_table(make: Maker, spark: HudiSpark) -> Non
     options = ",".join(f"hoodie.{setting}" for setting in settings)
     done = spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{make.root}', options => '{options}')")
     assert done
-    table.refresh()
+    look_for_hudi(table)
     assert numbers(table) == expected
     assert set(table.inspect.files()["kind"].to_pylist()) == {"base"}
     _all_agree(table, make.root, spark)
@@ -200,7 +201,7 @@ def test_a_metadata_table_of_hudis_and_the_way_out(make: Maker, spark: HudiSpark
     spark.sql(f"create table with_metadata using hudi location '{make.root}'")
     spark.sql("update with_metadata set n = 100 where id = 'k1'")
     spark.sql("set hoodie.metadata.enable=false")
-    table.refresh()
+    look_for_hudi(table)
     assert numbers(table) == {"k0": 1, "k1": 100, "k2": 1}
     with pytest.raises(InvalidInputError, match="delete_metadata_table"):
         table.upsert(rows([1], 2))

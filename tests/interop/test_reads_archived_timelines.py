@@ -31,6 +31,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from tests.counting import Bucket
 from tests.driving import one_by_one
+from tests.inside import look_for_hudi
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import Maker, keys, rows
@@ -89,7 +90,7 @@ def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count
     archive(root, 2)
     roll_up(root)
     for opened in (table, Table.open(root)):
-        opened.refresh()
+        look_for_hudi(opened)
         opened.upsert(rows([0], 9))
         assert {key: row["n"] for key, row in ours(opened).items()} == {k: row["n"] for k, row in expected.items()}
     with pytest.raises(UnsupportedFeatureError, match=r"hoodie\.archive\.automatic"):
@@ -227,7 +228,7 @@ def test_commits_of_ours_that_hudi_archived_are_not_adopted_again(make: Maker) -
     expected = ours(table)
     archive(make.root, 7)
     for opened in (table, Table.open(make.root)):
-        opened.refresh()
+        look_for_hudi(opened)
         assert ours(opened) == expected
         assert opened.inspect.timeline().num_rows == 20
     table.upsert(rows([0], 99))

@@ -10,6 +10,7 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import CrdtMorError
 from tests.format.hudi_files import MADE_BY_HUDI, rows_of
+from tests.inside import look_for_hudi
 from tests.interop.readers import by_key, hudi_rs, ours
 from tests.tiers import one_in
 
@@ -41,7 +42,7 @@ def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
     table.scan(filter="1 = 1").count()
     table.inspect.timeline()
     table.inspect.files()
-    table.refresh()
+    look_for_hudi(table)
     assert contents(made_by_hudi) == before
 
 

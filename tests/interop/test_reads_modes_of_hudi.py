@@ -14,6 +14,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from tests.inside import look_for_hudi
 from tests.interop.readers import HudiSpark, hudi_rs
 from tests.interop.written_by_hudi import ARCHIVING, Written, exactly, rows
 from tests.tiers import long
@@ -142,7 +143,7 @@ def test_a_table_with_an_archive_of_hudis_is_written_in_turns(spark: HudiSpark, 
     opened.delete(keys=["k4"])
     assert exactly(opened) == spark.read(table.root) == hudi_rs(table.root)
     table.write(rows([0], 10, "hudi"))
-    opened.refresh()
+    look_for_hudi(opened)
     opened.maintenance.compact()
     for n in range(11, 14):
         table.write(rows([n], n, "c"))
@@ -175,7 +176,7 @@ class WithoutKeys(Written):
 
     rows: list[list[object]]
 
-    def look(self) -> None:
+    def look_for_hudi(self) -> None:
         """See the rows that Hudi's reader shows now."""
         self.rows = [*getattr(self, "rows", []), self.spark.ask(read=str(self.root))]
 

@@ -31,7 +31,7 @@ def history(make: Maker, **settings: object) -> tuple[Table, list[Commit]]:
         if n % 2:
             table.maintenance.compact()
         if n == 2:
-            table.savepoint("two", comment="of May")
+            table.maintenance.savepoint("two", comment="of May")
         if n == 3:
             make.end(straggler)
     return table, commits
@@ -59,7 +59,7 @@ def in_hudi_rs(table: Table) -> None:
 @pytest.mark.parametrize("to", [0, 1, 3, 4])
 def test_hudi_rs_shows_a_restored_table(make: Maker, to: int) -> None:
     table, commits = history(make)
-    table.drop_savepoint("two")
+    table.maintenance.drop_savepoint("two")
     expected = ours(table, as_of=commits[to])
     table.maintenance.restore(commits[to])
     assert hudi_rs(table.uri) == ours(table) == expected
@@ -82,7 +82,7 @@ def test_hudi_rs_shows_a_table_that_was_restored_to_before_overwrites(make: Make
 
 def test_hudi_rs_shows_an_empty_table_that_was_restored_to_before_its_first_commit(make: Maker) -> None:
     table = make.create()
-    table.savepoint("empty")
+    table.maintenance.savepoint("empty")
     table.upsert(rows(range(4), 1))
     table.maintenance.compact()
     table.maintenance.restore("empty")
@@ -144,7 +144,7 @@ def test_hudi_rs_after_archiving_up_to_a_savepoint_and_a_restore_to_it(
         table.upsert(rows([n % 5, 9], n))
         table.maintenance.compact()
         in_hudi_rs(table)
-    table.drop_savepoint("four")
+    table.maintenance.drop_savepoint("four")
     assert table.maintenance.archive(keep_commits=1).instants
     in_hudi_rs(table)
     table.maintenance.clean(commits=1, readers=NO_TIME)
@@ -162,7 +162,7 @@ def archived(make: Maker, monkeypatch: pytest.MonkeyPatch) -> tuple[Table, list[
             table.maintenance.compact()
         if n == 4:
             table.maintenance.compact()
-            table.savepoint("four")
+            table.maintenance.savepoint("four")
     assert table.maintenance.archive(keep_commits=1).instants > 4
     return table, commits
 
@@ -237,7 +237,7 @@ def test_spark_after_archiving_up_to_a_savepoint_and_a_restore_to_it(
     assert spark.read(table.uri) == ours(table)
     table.upsert(rows([1, 9], 90))
     table.maintenance.compact()
-    table.drop_savepoint("four")
+    table.maintenance.drop_savepoint("four")
     table.maintenance.archive(keep_commits=1)
     assert spark.read(table.uri) == ours(table)
 
@@ -264,7 +264,7 @@ def test_hudis_procedures_show_savepoints_and_restores(make: Maker, spark: HudiS
     times = {row["commit_time"] for row in called(spark, f"show_commits(table => '{name}')")}
     assert times.isdisjoint({commit.requested_at for commit in commits[3:]})
     assert commits[2].requested_at in times
-    table.drop_savepoint("two")
+    table.maintenance.drop_savepoint("two")
     assert spark.sql(f"call show_savepoints(table => '{name}')") == []
     assert spark.read(table.uri) == ours(table)
 

@@ -77,7 +77,7 @@ def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
     with pytest.raises(InvalidInputError, match="live twice"):
         table.maintenance.erase(ROWS.select(["a", "b", "p"]))
     with pytest.raises(InvalidInputError, match="live twice"):
-        table.plan_write("upsert", SCHEMA)
+        table.jobs.plan("upsert", SCHEMA)
     assert Table.open(made).scan().count() == 12
     assert not table.inspect.pending().num_rows
     assert {finding.check for finding in table.verify().findings} == {"bucket"}
@@ -186,9 +186,9 @@ def test_a_local_timeline_is_not_written_before_hudi_is_told_to_use_utc(made: Pa
     writes: list[Callable[[], object]] = [
         lambda: table.upsert(ROWS),
         lambda: table.delete(ROWS.select(["a", "b", "p"])),
-        lambda: table.plan_write("upsert", SCHEMA),
+        lambda: table.jobs.plan("upsert", SCHEMA),
         lambda: table.set_properties({"owner": "ops"}),
-        lambda: table.savepoint("release-1"),
+        lambda: table.maintenance.savepoint("release-1"),
         table.maintenance.compact,
         table.maintenance.archive,
         table.maintenance.clean,

@@ -17,6 +17,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import COUNT, hudi_makes, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.tiers import long
@@ -156,7 +157,7 @@ def _goes_on(root: Path, shape: Taken, spark: HudiSpark) -> None:
     table.maintenance.compact()
     hudi_makes(spark, root, _of(ROWS.slice(0, 5), 3), shape.key, **{**shape.options, "hoodie.metadata.enable": "false"})
     said(root, {ZONE: "UTC", **({HASHED: shape.options[HASHED]} if HASHED in shape.options else {})})
-    table.refresh()
+    look_for_hudi(table)
     assert shown() == [2] * 7 + [3] * 5
     table.upsert(_of(ROWS.slice(4, 2), 4))
     assert shown() == [2] * 6 + [3] * 4 + [4] * 2

@@ -111,9 +111,9 @@ class TurnHistory:
 
     def job(self) -> None:
         table, rows, more = self.table, self._rows(), self._rows()
-        planned = table.plan_write("upsert", SCHEMA)
+        planned = table.jobs.plan("upsert", SCHEMA)
         receipts = [planned.stage(table_of(part), task=task) for task, part in enumerate([rows, more])]
-        self.effects[table.complete_write(planned, receipts).requested_at] = writes(rows | more)
+        self.effects[table.jobs.complete(planned, receipts).requested_at] = writes(rows | more)
 
     def delete(self) -> None:
         rows = self._rows()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crdt_mor import Table
+from tests.inside import look_for_hudi
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 
 SCHEMA = pa.schema([
@@ -116,7 +117,7 @@ class InTurn:
 
     def look(self) -> None:
         """All readers show the rows."""
-        self.table.refresh()
+        look_for_hudi(self.table)
         found = ours(self.table)
         assert self._said(found) == self.rows, f"ours\n{self._difference(found)}"
         opened = ours(Table.open(self.root))

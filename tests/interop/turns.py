@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError, Table
 from crdt_mor.errors import UnsupportedFeatureError
+from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import data_source, run_compaction
 from tests.interop.readers import HudiSpark, Refused
 from tests.interop.turn_tables import BUCKETS, KEYS, KINDS, InTurn, Said
@@ -106,7 +107,7 @@ class Turns(InTurn):
         if self.chance.random() < 0.3:
             self.table = Table.open(self.root)
         self._fold_parts()
-        self.table.refresh()
+        look_for_hudi(self.table)
         getattr(self, "_" + name.replace(" ", "_"))()
         if name not in ("clean", "archive", "maintain"):
             self.moments.append((self.table.scan().as_of, dict(self.rows)))
@@ -289,7 +290,7 @@ class Turns(InTurn):
         hudi-rs loses rows of archived commits whose file groups have logs alone. Where a restore stands in the
         timeline, Hudi cleans before as well: its Spark reader brings rows back otherwise, as in a table of its own.
         """
-        if self.table.handed_over:
+        if self.table.inspect.handed_over():
             self._sql_compaction()
         else:
             self.table.maintenance.compact()
@@ -307,7 +308,7 @@ class Turns(InTurn):
         self.spark.sql("set hoodie.metadata.enable=true")
         self._sql_insert(self._batch())
         self.spark.sql("set hoodie.metadata.enable=false")
-        self.table.refresh()
+        look_for_hudi(self.table)
         self._require("drop_metadata_table", self._refused(self._upsert, InvalidInputError))
         self.table.maintenance.drop_metadata_table()
 

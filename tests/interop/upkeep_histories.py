@@ -187,7 +187,7 @@ class UpkeepHistory:
             case "compact logs":
                 return bool(table.maintenance.compact(logs_only=True))
             case "plan":
-                return table.maintenance.plan_compaction(logs_only=chance.random() < 0.3) is not None
+                return table.maintenance.plans.schedule(logs_only=chance.random() < 0.3) is not None
             case "clean":
                 table.maintenance.clean(commits=chance.randint(1, 3), readers=NO_TIME)
             case "clean to the last commit":
@@ -213,11 +213,11 @@ class UpkeepHistory:
             case "sweep":
                 swept(table)
             case "savepoint" if len(self.saved) < SAVED_MAX:
-                made = table.savepoint(f"s{len(self.steps)}")
+                made = table.maintenance.savepoint(f"s{len(self.steps)}")
                 self.saved[made.name] = made.at, ours(table)
             case "drop savepoint" if self.saved:
-                table.drop_savepoint(chance.choice([*self.saved]))
-                self.saved = {name: self.saved[name] for name in (s.name for s in table.savepoints())}
+                table.maintenance.drop_savepoint(chance.choice([*self.saved]))
+                self.saved = {name: self.saved[name] for name in (s.name for s in table.maintenance.savepoints())}
             case "restore":
                 return self._restore()
             case _:

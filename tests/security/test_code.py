@@ -125,7 +125,7 @@ DOORS: dict[str, Door] = {
     "an upsert": lambda table: table.upsert(pa.table({"id": ["1"], "v": ["c"]})),
     "a delete": lambda table: table.delete(keys=["1"]),
     "a compaction": lambda table: table.maintenance.compact(),
-    "a distributed write": lambda table: table.plan_write("upsert", table.schema),
+    "a distributed write": lambda table: table.jobs.plan("upsert", table.schema),
     "a pickle of the table": lambda table: pickle.loads(pickle.dumps(table)).scan().to_arrow(),
     "polars": lambda table: scan_table(table.uri).collect(),
     "a copy of its merge": lambda table: mor.Table.create(
@@ -374,19 +374,19 @@ USES = {
     "change part": "found.to_arrow()",
     "table": "found.scan().to_arrow()",
     "job": "found.stage(pa.table({'id': ['1'], 'v': ['c']}), task=0)",
-    "plan": "mor.Table.open('t').maintenance.execute(found)",
-    "plan part": "mor.Table.open('t').maintenance.execute(found)",
+    "plan": "mor.Table.open('t').maintenance.plans.execute(found)",
+    "plan part": "mor.Table.open('t').maintenance.plans.execute(found)",
 }
 
 
 @pytest.mark.slow
 def test_a_pickle_brings_the_payloads_along(stranger: Stranger) -> None:
     table = mor.Table.open(stranger.uri, payloads=stranger.module)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     pickled = {
         "scan": table.scan(), "part": table.scan().parts()[0], "changes": table.changes(),
-        "change part": table.changes().parts()[0], "table": table, "job": table.plan_write("upsert", table.schema),
+        "change part": table.changes().parts()[0], "table": table, "job": table.jobs.plan("upsert", table.schema),
         "plan": plan, "plan part": plan.parts()[0],
     }  # fmt: skip
     assert pickled.keys() == USES.keys()

@@ -168,7 +168,7 @@ def test_a_plan_that_names_files_outside_deletes_and_writes_none_of_them(uri: st
     before = everything(home)
     table = mor.Table.open(uri)
     table.upsert(rows(3))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     file = max(Path(uri, ".hoodie/.crdt_mor/plans").iterdir())
     found = json.loads(file.read_text())
@@ -179,7 +179,7 @@ def test_a_plan_that_names_files_outside_deletes_and_writes_none_of_them(uri: st
     with pytest.raises(mor.CrdtMorError):
         mor.Table.open(uri).maintenance.compact()
     with suppress(mor.CrdtMorError):
-        mor.Table.open(uri).maintenance.cancel(plan.barrier)
+        mor.Table.open(uri).maintenance.plans.cancel(plan.barrier)
     use(uri)
     assert everything(home) == before
 
@@ -241,7 +241,7 @@ def changed(found: Any, place: tuple[Any, ...], value: object) -> Any:
 def test_a_timeline_of_the_wrong_shape_is_an_error_of_ours_and_ends(uri: str) -> None:
     writer = mor.Table.open(uri).transaction(token=("app", 1)).__enter__()
     writer.upsert(rows(4))
-    mor.Table.open(uri).maintenance.plan_compaction()
+    mor.Table.open(uri).maintenance.plans.schedule()
     file = tail(uri)
     document = json.loads(file.read_text())
     refused = 0

@@ -85,7 +85,7 @@ def test_a_truth_value_in_the_place_of_a_number_is_none_or_that_number() -> None
     """To Python true is the number 1, to the other readers of a table it is none."""
     place, made = table()
     made.delete(keys=["a"])
-    made.savepoint("kept")
+    made.maintenance.savepoint("kept")
     data = place.store.read(f"{VERSIONS}/{made.version:020d}.json")
     assert data is not None
     whole, meant, refused = json.loads(data), Timeline.decode(data, "v"), 0

@@ -87,7 +87,7 @@ class AlteringHistory:
             schema = pa.schema(
                 [(name, pa.int64() if write.names[name] else pa.string()) for name in self.shown(write.names)]
             )
-            write.job = self.table.plan_write("upsert", schema)
+            write.job = self.table.jobs.plan("upsert", schema)
         else:
             write.tx = self.table.transaction().__enter__()
         self.note("begin", write.names)
@@ -134,7 +134,7 @@ class AlteringHistory:
                 commit = write.tx.commit
             else:
                 assert write.job is not None
-                commit = self.table.complete_write(write.job, write.receipts)
+                commit = self.table.jobs.complete(write.job, write.receipts)
         except SchemaMismatchError as refusal:
             self.note("refused", write.adds, refusal)
             if not (write.is_disturbed and "write again" in str(refusal)):

@@ -103,14 +103,14 @@ class Copied:
 
     def erase(self) -> None:
         self.write()
-        for savepoint in self.table.savepoints():
-            self.table.drop_savepoint(savepoint.name)
+        for savepoint in self.table.maintenance.savepoints():
+            self.table.maintenance.drop_savepoint(savepoint.name)
         self.note()
         self.table.maintenance.erase(where="id = 1")
         self.pass_on()
 
     def save(self) -> None:
-        self.table.savepoint(f"s{self.table.version}")
+        self.table.maintenance.savepoint(f"s{self.table.version}")
         self.pass_on()
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class Copied:
         assert rows(copy) in [self.shown[moment] for moment in found if moment >= 0]
         assert copy.verify().is_sound
         self.check_told(copy)
-        for savepoint in copy.savepoints():
+        for savepoint in copy.maintenance.savepoints():
             copy.scan(as_of=savepoint.name).to_polars()
         return copy.version
 
@@ -169,7 +169,7 @@ class Copied:
         folder = hudi_folder_of(self.table)
         told, ours = ({path for path in paths(s, folder) if "_" in path} for s in (self.source, self.target))
         assert told == ours
-        for savepoint in self.table.savepoints():
+        for savepoint in self.table.maintenance.savepoints():
             assert rows(copy, savepoint.name) == rows(self.table, savepoint.name)
         history = self.table.history().to_pylist()
         assert copy.history().to_pylist() == history

@@ -89,19 +89,19 @@ class FailingHistory(UpkeepHistory):
         self.note("execute in vain", plan.barrier)
         if self.mishaps.random() < 0.3:
             with pytest.raises(PayloadError, match=SAID):
-                self.table.maintenance.execute(plan)
+                self.table.maintenance.plans.execute(plan)
             return
         others = [group for group in plan.groups if not self.fails(group)]
         failing = set(plan.file_groups) - {(group.partition, group.file_id) for group in others}
         self.told(lambda: self.table.maintenance.compact(plan), failing)
         self.plans.remove(plan)
-        assert plan.barrier not in {one.barrier for one in self.table.maintenance.open_plans()}, self.story()
+        assert plan.barrier not in {one.barrier for one in self.table.maintenance.plans.open()}, self.story()
         self.require_folded([group for group in others if group.logs])
         self.check_all()
 
     def cancel(self, plan: CompactionPlan) -> None:
         if any(map(self.fails, plan.groups)):
-            assert self.table.maintenance.cancel(plan.barrier)
+            assert self.table.maintenance.plans.cancel(plan.barrier)
             self.note("cancel", plan.barrier)
         else:
             super().cancel(plan)

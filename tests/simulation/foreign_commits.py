@@ -25,7 +25,7 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline_parts import Pending, RolledBack
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
-from tests.inside import session_of
+from tests.inside import look_for_hudi, session_of
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -139,7 +139,7 @@ class SharedTable:
         self.keys.add(key)
 
     def plan(self) -> None:
-        plan = self.table.maintenance.plan_compaction()
+        plan = self.table.maintenance.plans.schedule()
         if plan is not None:
             self.plans.append(plan)
 
@@ -151,11 +151,11 @@ class SharedTable:
         self.read()
 
     def look(self) -> None:
-        self.table.refresh()
+        look_for_hudi(self.table)
 
     def read(self) -> None:
         table = self.table
-        table.refresh()
+        look_for_hudi(table)
         found = table.scan().to_arrow()["k"].to_pylist()
         assert sorted(found) == sorted(self.keys), f"lost {self.keys - set(found)}\n{self.story()}"
 

@@ -137,7 +137,7 @@ class MigratedHistory(Moves):
 
     def cancel_plans(self) -> None:
         for plan in self.plans:
-            self.table.maintenance.cancel(plan.barrier)
+            self.table.maintenance.plans.cancel(plan.barrier)
         self.plans.clear()
 
     # --- what is of this table alone ------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ class MovingHistory(Moves, RestoringHistory):
                 with pytest.raises((CheckpointExpiredError, TableReplacedError)):
                     self.table.changes(follower.checkpoint, consistency=follower.consistency)
         for refused in (
-            old.table.maintenance.plan_compaction,
+            old.table.maintenance.plans.schedule,
             lambda: old.table.maintenance.restore("now"),
             old.table.truncate,
         ):

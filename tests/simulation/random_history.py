@@ -389,7 +389,7 @@ class History:
         self.add(commit, begun, found.said)
         self.note("commit", found, commit)
         if found.overwrites:
-            still = {plan.barrier for plan in self.table.maintenance.open_plans()}
+            still = {plan.barrier for plan in self.table.maintenance.plans.open()}
             self.plans = [plan for plan in self.plans if plan.barrier in still]
         if found.token is not None:
             self.took(found.token, commit)
@@ -417,7 +417,7 @@ class History:
 
     def schedule(self) -> None:
         least, logs_only = self.random.choice([1, 1, 2]), self.random.random() < 0.4
-        plan = self.table.maintenance.plan_compaction(
+        plan = self.table.maintenance.plans.schedule(
             log_files_min=least, logs_only=logs_only, rewrite=None if logs_only else self.relayout()
         )
         if plan is not None:
@@ -444,7 +444,7 @@ class History:
         """Executors come and go; some finish only the files, some come when all is done."""
         self.note("execute", plan.barrier)
         if self.random.random() < 0.4:
-            self.table.maintenance.execute(plan)
+            self.table.maintenance.plans.execute(plan)
             return
         done = self.table.maintenance.compact(plan)
         assert [c.barrier for c in done] == [plan.barrier]
@@ -454,7 +454,7 @@ class History:
         self.check_all()
 
     def cancel(self, plan: CompactionPlan) -> None:
-        assert self.table.maintenance.cancel(plan.barrier)
+        assert self.table.maintenance.plans.cancel(plan.barrier)
         if self.random.random() < 0.5:
             assert self.table.maintenance.compact(plan) == []
         self.note("cancel", plan.barrier)

@@ -180,7 +180,7 @@ class Place:
 
     def plan(self) -> None:
         held = self.random.choice(self.handles)
-        plan = self.ask(held, lambda table: table.maintenance.plan_compaction())
+        plan = self.ask(held, lambda table: table.maintenance.plans.schedule())
         if plan is not None:
             self.plans.append(Held(held.life, plan))
 
@@ -194,7 +194,7 @@ class Place:
 
     def job(self) -> None:
         held = self.random.choice(self.handles)
-        job = self.ask(held, lambda table: table.plan_write("upsert", SCHEMA))
+        job = self.ask(held, lambda table: table.jobs.plan("upsert", SCHEMA))
         if job is not None:
             self.jobs.append(Held(held.life, job))
 
@@ -207,7 +207,7 @@ class Place:
         said = self.some()
         receipt = self.ask(held, lambda _: job.stage(frame(said), task=0))
         if receipt is not None:
-            self.done(both, said, self.ask(both, lambda table: table.complete_write(job, [receipt])))
+            self.done(both, said, self.ask(both, lambda table: table.jobs.complete(job, [receipt])))
 
     def follow(self) -> None:
         copy, held = self.random.choice(self.copies), self.random.choice(self.handles)

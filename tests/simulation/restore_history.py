@@ -94,14 +94,14 @@ class RestoringHistory(UpkeepHistory):
 
     def save(self) -> None:
         name = f"s{len(self.log)}"
-        made = self.table.savepoint(name, comment=self.rewinds.choice([None, "of May"]))
+        made = self.table.maintenance.savepoint(name, comment=self.rewinds.choice([None, "of May"]))
         assert made.name == name
         self.saved.append(Saved(name, made.at, list(self.done)))
         self.note("savepoint", made)
 
     def unsave(self) -> None:
         found = self.saved.pop(self.rewinds.randrange(len(self.saved)))
-        self.table.drop_savepoint(found.name)
+        self.table.maintenance.drop_savepoint(found.name)
         with pytest.raises(InvalidInputError, match="no savepoint of this name"):
             self.table.scan(as_of=found.name)
         self.note("drop savepoint", found.name)
@@ -164,7 +164,7 @@ class RestoringHistory(UpkeepHistory):
         assert {*done.instants}.isdisjoint(d.commit.requested_at for d in self.done)
         assert done.commits >= len(dropped)
         assert self.table.inspect.pending().num_rows == 0, self.story()
-        assert self.table.maintenance.open_plans() == [], self.story()
+        assert self.table.maintenance.plans.open() == [], self.story()
         for plan in self.plans:
             assert self.table.maintenance.compact(plan) == [], self.story()
         self.plans.clear()

@@ -66,7 +66,7 @@ class Jobs:
     def step(self) -> None:
         r, x = self.random, self.random.random()
         if x < 0.08 or not self.jobs:
-            self.jobs.append(Planned(f"j{len(self.jobs)}", self.table.plan_write("upsert", SCHEMA)))
+            self.jobs.append(Planned(f"j{len(self.jobs)}", self.table.jobs.plan("upsert", SCHEMA)))
             self.note("plan", self.jobs[-1].name)
         elif x < 0.4:
             self.stage(r.choice(self.jobs[-2:]))
@@ -121,7 +121,7 @@ class Jobs:
             store.arm(self.random.randint(1, 10), self.sleep, after=self.random.random() < 0.5)
         self.note("driver", planned.name, number, means)
         try:
-            commit = driver.complete_write(planned.job, [receipt for receipt, _ in chosen])
+            commit = driver.jobs.complete(planned.job, [receipt for receipt, _ in chosen])
         except ProcessDied:
             self.note("driver", planned.name, number, "died")
         except WriterExpiredError:
@@ -151,7 +151,7 @@ class Jobs:
 
     def give_up(self, planned: Planned) -> None:
         self.note("give up", planned.name)
-        self.table.abandon_write(planned.job)
+        self.table.jobs.abandon(planned.job)
 
     def sweep(self) -> None:
         self.note("sweep")

@@ -208,8 +208,8 @@ def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
     assert shown(table) == [("planned", None)]
 
     assert service.schedule(session, tallying()) is None, "both file groups are in an open plan"
-    assert table.maintenance.plan_compaction() is None, "of whatever action that plan is"
-    assert table.maintenance.open_plans() == [], "and no compaction's"
+    assert table.maintenance.plans.schedule() is None, "of whatever action that plan is"
+    assert table.maintenance.plans.open() == [], "and no compaction's"
 
     other = session_of(Table.open(table.uri))
     assert service.open_plans(other, TALLY) == [plan]

@@ -71,11 +71,11 @@ class History:
         is_job, breaks = self.random.random() < 0.3, self.breaks(rows, self.rules)
         try:
             if is_job:
-                job = table.plan_write("upsert", SCHEMA)
+                job = table.jobs.plan("upsert", SCHEMA)
                 try:
-                    table.complete_write(job, [job.stage(rows, task=0, environment=self.world.environment)])
+                    table.jobs.complete(job, [job.stage(rows, task=0, environment=self.world.environment)])
                 except ConstraintViolationError:
-                    table.abandon_write(job)
+                    table.jobs.abandon(job)
                     raise
             else:
                 table.upsert(rows)

@@ -167,7 +167,7 @@ class UpkeepHistory(History):
         assert done.ok, f"{done}\n{self.story()}"
 
     def look_at_plans(self) -> None:
-        still = {plan.barrier for plan in self.table.maintenance.open_plans()}
+        still = {plan.barrier for plan in self.table.maintenance.plans.open()}
         self.plans = [plan for plan in self.plans if plan.barrier in still]
 
     def compact_all(self) -> None:

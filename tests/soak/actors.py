@@ -108,14 +108,14 @@ def move_money(table: Table, name: str, number: int, token: tuple[str, int]) -> 
 def distribute(table: Table, number: int, token: tuple[str, int]) -> Commit:
     """A write of several tasks, each by the job as another process has it. Of one that is done twice either counts."""
     chance = Random(f"{token} {os.getpid()}")
-    job = table.plan_write("upsert", meaning.SCHEMA, token=token)
+    job = table.jobs.plan("upsert", meaning.SCHEMA, token=token)
     sent = pickle.dumps(job)
 
     def staged(task: int) -> Any:
         return pickle.loads(sent).stage(meaning.table_of(meaning.staged_by(task, number)), task=task)
 
     tries = {task: [staged(task) for _ in range(chance.choice((1, 1, 2)))] for task in range(meaning.TASKS)}
-    return table.complete_write(job, [chance.choice(receipts) for receipts in tries.values()])
+    return table.jobs.complete(job, [chance.choice(receipts) for receipts in tries.values()])
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

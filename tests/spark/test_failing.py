@@ -99,8 +99,8 @@ class BesideAnother(BatchWriter):
             first = Table._of(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
             store.arm(self.dies_at, store.die, after=True)
             with pytest.raises(ProcessDied):
-                first.complete_write(self._planned.job, receipts)
-        other = Table.open(home).complete_write(self._planned.job, receipts)
+                first.jobs.complete(self._planned.job, receipts)
+        other = Table.open(home).jobs.complete(self._planned.job, receipts)
         home.with_name("other").write_bytes(pickle.dumps((self._planned.job, other)))
         super().commit(messages)
 
@@ -147,7 +147,7 @@ def test_a_second_driver_of_a_spark_job_counts_nothing_twice(
     job, other = pickle.loads((tmp_path / "other").read_bytes())
     assert (other.repeated, other.version) == (False, done.version)
     late = job.stage(pa.table({"id": [1], "n": [1]}), task=0)  # a speculative attempt that comes when all is over
-    assert table.complete_write(job, [late]) == replace(done, repeated=True)
+    assert table.jobs.complete(job, [late]) == replace(done, repeated=True)
     assert total(table) == 100
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
@@ -165,7 +165,7 @@ def test_a_second_driver_of_an_overwrite_finds_the_commit(
     job, other = pickle.loads((tmp_path / "other").read_bytes())
     assert (other.repeated, other.version, other.covered) == (False, done.version, ("*",))
     late = job.stage(pa.table({"id": [1], "n": [1]}), task=0)
-    assert table.complete_write(job, [late]) == replace(done, repeated=True)
+    assert table.jobs.complete(job, [late]) == replace(done, repeated=True)
     assert total(table) == 100
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 

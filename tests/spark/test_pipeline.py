@@ -149,6 +149,6 @@ def test_every_event_counts_once_whenever_the_driver_is_killed(
     monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", 0)
     for name in ("events", "totals"):
         upkeep = Table.open(pipeline.table(name), writer_expiry=timedelta(0)).maintenance
-        assert upkeep.plan_compaction(log_files_min=1_000) is None  # gives the expired writes up, and plans nothing
+        assert upkeep.plans.schedule(log_files_min=1_000) is None  # gives the expired writes up, and plans nothing
         assert (leftovers(pipeline.table(name)), pending(pipeline.table(name))) == ([], [])
     pipeline.check()

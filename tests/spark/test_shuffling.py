@@ -84,7 +84,7 @@ def test_more_rows_are_more_tasks_and_each_file_group_has_one(spark: Any, table:
     with settings(spark, shuffle__partitions=MANY, adaptive__enabled=switch, **small):
         found = by_file_group(rows(spark, 4000), table.uri).select("id", "day", spark_partition_id().alias("task"))
         placed = found.toArrow()
-    groups = table.file_groups(placed.select(["id", "day"]))
+    groups = table.jobs.file_groups(placed.select(["id", "day"]))
     of_rows = zip(
         groups["partition"].to_pylist(), groups["bucket"].to_pylist(), placed["task"].to_pylist(), strict=True
     )

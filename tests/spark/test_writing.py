@@ -351,7 +351,7 @@ def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> No
     for seed in (1, 5, 7):
         for one in (table, expected):
             one.upsert(batch(SCHEMA, seed))
-    open_plan = table.maintenance.plan_compaction()  # somebody planned and died
+    open_plan = table.maintenance.plans.schedule()  # somebody planned and died
     assert open_plan is not None
     for one in (table, expected):
         one.upsert(batch(SCHEMA, 3))
@@ -362,7 +362,7 @@ def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> No
     same_rows(table, expected)
     assert table.scan(consistency="read_optimized").count() == expected.scan().count()
     assert compact(spark, table.uri) == []
-    assert table.maintenance.complete(open_plan, []) is not None, "who comes late finds it done"
+    assert table.maintenance.plans.complete(open_plan, []) is not None, "who comes late finds it done"
 
 
 def test_a_key_that_cannot_be_merged_keeps_a_compaction_as_a_job_from_no_other_file_group(
@@ -377,7 +377,7 @@ def test_a_key_that_cannot_be_merged_keeps_a_compaction_as_a_job_from_no_other_f
     with pytest.raises(PayloadError, match=r"file group 0000000\d cannot be compacted.*too large.*key='big'"):
         compact(spark, table.uri)
     assert sorted(set(table.inspect.files()["kind"].to_pylist())) == ["base", "log"]
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     table.delete(keys=["big"])
     assert [done.file_groups for done in compact(spark, table.uri)] == [1]
     assert table.count() == 9

@@ -389,7 +389,7 @@ def test_a_store_of_obstore_is_taken() -> None:
     table.upsert(ROWS)
     assert Table.open(uri, store=by_provider).to_polars().rows() == [("a", 1)]
     assert Table.open(uri, storage_options=table.storage_options).count() == 1
-    assert pickle.loads(pickle.dumps(table.plan_write("upsert", COLUMNS))).store is not None
+    assert pickle.loads(pickle.dumps(table.jobs.plan("upsert", COLUMNS))).store is not None
     assert not [secret for secret in servers.AWS_KEYS.values() if secret in repr(vars(table))]
 
 

@@ -190,7 +190,7 @@ def test_no_secret_is_written_shown_pickled_or_logged(server: servers.Server, ca
     table.maintenance.compact()
     store = server.store(uri)
     source = store.parquet(next(s.path for s in store.walk("") if s.path.endswith(".parquet")))
-    job = table.plan_write("upsert", COLUMNS)
+    job = table.jobs.plan("upsert", COLUMNS)
     shown = [repr(x) for x in (table, table.scan(), table.scan().parts(), store, source, job, table.storage_options)]
     shown += [repr(vars(source.ranges) if source and source.ranges else None), caplog.text]
     shown += [repr(vars(x)) for x in (store, store._requests, table, job.store)]

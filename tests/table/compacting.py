@@ -53,7 +53,7 @@ def written(table: Table, chance: random.Random) -> list[Commit]:
         elif what == "c" and standing:
             commits.append(close(standing.pop(chance.randrange(len(standing)))))
         elif what == "s":
-            table.maintenance.compact(table.maintenance.plan_compaction())
+            table.maintenance.compact(table.maintenance.plans.schedule())
         else:
             table.maintenance.compact(logs_only=True)
     commits += [close(tx) for tx in standing]

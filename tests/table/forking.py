@@ -20,6 +20,7 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from crdt_mor.read import together
+from tests.inside import look_for_hudi
 
 # So that a stream of these few rows comes slice by slice, as it does of large slices.
 together.BYTES_MAX = 0  # type: ignore[misc]
@@ -89,7 +90,7 @@ def main() -> None:
     table = mor.Table.open(URI)
 
     child("early: a table of its own", lambda: write_and_read("early"))
-    child("early: the parent's table", table.refresh)
+    child("early: the parent's table", lambda: look_for_hudi(table))
     nonce = table.environment.nonce
     child("early: nonce", nonce)
     say("parent: nonce", f"ok {nonce()}")
@@ -100,7 +101,7 @@ def main() -> None:
     changes, images = table.changes(), table.changes(images=True)
     reader = scan.to_reader()
     reader.read_next_batch()
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     child("late: a table of its own", lambda: write_and_read("late"))
     child("late: the parent's table, write", lambda: table.upsert(row("late")))
@@ -114,8 +115,8 @@ def main() -> None:
     child("late: the parent's changes, in parts", changes.parts)
     child("late: the parent's changes, as images", images.to_polars)
     child("late: the parent's table, changes", lambda: table.changes().to_polars())
-    child("late: the parent's table, file groups", lambda: table.file_groups(row("a")))
-    child("late: the parent's table, planned write", lambda: table.plan_write("upsert", SCHEMA))
+    child("late: the parent's table, file groups", lambda: table.jobs.file_groups(row("a")))
+    child("late: the parent's table, planned write", lambda: table.jobs.plan("upsert", SCHEMA))
     child("late: the parent's stream of rows", reader.read_all)
     child("late: the parent's plan", lambda: table.maintenance.compact(plan))
     rest = sum(batch.num_rows for batch in reader)
@@ -130,7 +131,7 @@ def main() -> None:
     assert tx.commit is not None
     say("parent: transaction", f"ok {tx.commit.rows}")
 
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     child("late: a job's task", lambda: job.stage(row("task"), task=0))
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         error = pool.submit(write_and_read, "pool").exception()

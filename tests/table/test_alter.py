@@ -144,8 +144,8 @@ STATEMENTS: dict[str, Callable[[Table], object]] = {
         t.merge(pa.table({"n": [2], "u": [9.5]}), on='target."count" = source.n')
         .when_matched_update({"unit price": "source.u"}).execute()
     ),
-    "update in parts": lambda t: t.update_in_parts({"count": "count + 1"}, execute_parts=all_of),
-    "delete in parts": lambda t: t.delete_in_parts('"unit price" > 2', execute_parts=all_of),
+    "update in parts": lambda t: t.update({"count": "count + 1"}, execute_parts=all_of),
+    "delete in parts": lambda t: t.delete(where='"unit price" > 2', execute_parts=all_of),
     "by many": lambda t: by_many(t, shown(("a", "eu", 10, 1.5))),
 }  # fmt: skip
 
@@ -154,9 +154,9 @@ SETTINGS: list[dict[str, Any]] = [{}, {"merge": PartialUpdate()}, {"ordering": "
 
 
 def by_many(table: Table, data: pa.Table) -> None:
-    job = table.plan_write("upsert", data.schema)
-    assert table.file_groups(data).num_rows == data.num_rows
-    table.complete_write(job, [job.stage(data, task=1)])
+    job = table.jobs.plan("upsert", data.schema)
+    assert table.jobs.file_groups(data).num_rows == data.num_rows
+    table.jobs.complete(job, [job.stage(data, task=1)])
 
 
 @pytest.mark.costly
@@ -240,7 +240,7 @@ def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) 
     assert values(table) == [("a", "eu", 3.5), ("b", "us", 3.5)]
     assert table.config.merge.columns == ()
     table.update({"price": "price + 1"}, where="id = 'a'")
-    table.update_in_parts({"price": "price + 1"}, where="id = 'a'", execute_parts=all_of)
+    table.update({"price": "price + 1"}, where="id = 'a'", execute_parts=all_of)
     rows = frame(("b", "as", 0, 4.5), ("c", "us", 0, 5.5)).drop_columns("n")
     table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
     table.delete(where="price < 1")
@@ -305,7 +305,7 @@ def test_a_new_table_calls_columns_of_one_payload_as_files_do(place: Place) -> N
 def test_rows_of_writers_that_began_before_arrive_under_the_new_names(make: Make, place: Place) -> None:
     table = make()
     other = place.open()
-    job = other.plan_write("upsert", frame().schema)
+    job = other.jobs.plan("upsert", frame().schema)
     early = job.stage(frame(("a", "eu", 1, 1.5)), task=0)
     with other.transaction() as tx:
         tx.upsert(frame(("b", "us", 2, 2.5)))
@@ -313,7 +313,7 @@ def test_rows_of_writers_that_began_before_arrive_under_the_new_names(make: Make
         tx.upsert(frame(("c", "us", 3, 3.5)))
         assert tx.scan().schema.names == ["id", "region", "n", "price"]
     late = job.stage(frame(("d", "eu", 4, 4.5)), task=1)
-    other.complete_write(job, [early, late])
+    other.jobs.complete(job, [early, late])
     assert values(table) == [("a", "eu", 1), ("b", "us", 2), ("c", "us", 3), ("d", "eu", 4)]
     assert table.schema.names == ["id", "region", "count"]
 
@@ -338,7 +338,7 @@ def test_keys_under_a_name_that_their_column_has_no_more_are_refused_and_the_err
     table.alter(rename={"id": "order"})
     verbs: dict[str, Callable[[pa.Table], object]] = {
         "delete": table.delete, "erase": table.maintenance.erase,
-        "delete of a job": lambda keys: table.plan_write("delete", keys.schema),
+        "delete of a job": lambda keys: table.jobs.plan("delete", keys.schema),
     }  # fmt: skip
     keys = frame(("a", "eu", 1, 1.5))
     with pytest.raises(SchemaMismatchError, match="'id' was renamed to 'order': write it as 'order'"):
@@ -669,7 +669,7 @@ def test_a_merge_in_parts_goes_by_the_names(make: Make) -> None:
         numbers = spread.numbers(source)
         return [part.execute(source.filter(pc.equal(numbers, part.number))) for part in parts]
 
-    merge = table.merge_in_parts(source.schema, parts=2, execute_parts=elsewhere)
+    merge = table.merge(source.schema, parts=2, execute_parts=elsewhere)
     done = (
         merge.when_matched_update({"count": 'target."count" + source."count"'}).when_not_matched_insert_all().execute()
     )

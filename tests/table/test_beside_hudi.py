@@ -24,7 +24,7 @@ from crdt_mor.observing import AdoptionEvent, Event
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
-from tests.inside import tail_of
+from tests.inside import look_for_hudi, tail_of
 from tests.simulation.foreign_commits import SCHEMA, rows
 from tests.stores import WatchedStore
 
@@ -55,7 +55,7 @@ def clock() -> Clock:
 def table(fast_path: Path, clock: Clock) -> Table:
     made = Table.create(str(fast_path / "t"), SCHEMA, key="k", buckets=1, environment=clock)
     made.upsert(rows("a"))
-    made.refresh()
+    look_for_hudi(made)
     return made
 
 
@@ -110,7 +110,7 @@ def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(t
     start = table.scan().checkpoint
     other = Table.open(table.uri, environment=clock)  # a writer that has looked before Hudi's commit
     completed = hudi(table, clock, "hudi", ago_ms=-15_000)
-    table.refresh()
+    look_for_hudi(table)
     scan = table.scan()
     assert keys(scan) == ["a", "hudi"]
     for hand_out in HANDED_OUT:
@@ -282,7 +282,7 @@ def test_a_commit_below_a_compaction_of_ours_is_refused_by_name_until_it_is_take
     with pytest.raises(UnsupportedFeatureError, match=said):
         Table.open(table.uri)
     with pytest.raises(UnsupportedFeatureError, match=said):
-        table.refresh()
+        look_for_hudi(table)
     with pytest.raises(UnsupportedFeatureError, match=said):
         table.changes()
     with pytest.raises(UnsupportedFeatureError, match=said):
@@ -313,11 +313,11 @@ def test_a_commit_with_the_requested_time_of_one_of_ours_is_refused_by_name(
             clock.ms += 100
             hudi_commits(table, rows("hudi"), requested, from_ms(clock.ms - 50))
             with pytest.raises(UnsupportedFeatureError, match=f"same requested time.* instant={requested}"):
-                table.refresh()
+                look_for_hudi(table)
     if ending != "pending":
         clock.ms += 100
         hudi_commits(table, rows("hudi"), requested, from_ms(clock.ms))
-    for look in (table.refresh, lambda: Table.open(table.uri, environment=clock)):
+    for look in (lambda: look_for_hudi(table), lambda: Table.open(table.uri, environment=clock)):
         with pytest.raises(UnsupportedFeatureError, match=f"same requested time.* instant={requested}"):
             look()
 
@@ -333,11 +333,11 @@ def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pyte
 
 def test_a_plan_that_would_bury_a_commit_is_cancelled_and_the_next_one_has_it(table: Table, clock: Clock) -> None:
     later(table, clock)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     hudi(table, clock, "hudi", ago_ms=40_000)
     assert table.maintenance.compact(plan) == []
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert keys(Table.open(table.uri).scan()) == ["a", "hudi"]
     (compacted,) = table.maintenance.compact()
     assert compacted.rows == 2
@@ -388,13 +388,13 @@ def test_a_schema_of_hudis_has_fields_under_their_names_in_files(fast_path: Path
     table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1, environment=clock)
     row = {"k": "a", "v": 1, "s": {"Total Sales": 2, "at": [{"@t": "x"}]}}
     table.upsert(pa.Table.from_pylist([row], schema))
-    table.refresh()
+    look_for_hudi(table)
     clock.ms += 100
     other = pa.Table.from_pylist([{**row, "k": "b"}], schema)
     avro = TableSchema(schema).avro("t")
     assert "Total Sales" not in avro
     hudi_commits(table, other, from_ms(clock.ms), from_ms(clock.ms + 10), schema=avro)
     clock.ms += 100
-    table.refresh()
+    look_for_hudi(table)
     assert table.schema == schema
     assert sorted(table.to_arrow().to_pylist(), key=lambda found: str(found["k"])) == [row, {**row, "k": "b"}]

@@ -223,7 +223,7 @@ def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
     plan = service.schedule(session_of(table), Cleaner(session_of(table), RetentionPolicy(commits=2)).planner)
     assert plan is not None
     other = Table.open("simulated", store=store_of(table), environment=table.environment)
-    assert other.maintenance.open_plans() == [], "no compaction's"
+    assert other.maintenance.plans.open() == [], "no compaction's"
     done = other.maintenance.clean(commits=2, readers=NONE)
     assert done.files == len(plan.files) > 0
     assert service.open_plans(session_of(other), CLEAN) == []
@@ -342,14 +342,14 @@ def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Sim
 
 def test_an_executor_that_comes_when_a_clean_has_removed_what_its_plan_replaced(table: Table) -> None:
     write(table, 0)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     table.maintenance.compact(plan)
     write(table, 1)
     table.maintenance.compact()
     assert table.maintenance.clean(NONE, readers=NONE).files > 0
-    assert table.maintenance.execute(plan) == []
-    done = table.maintenance.complete(plan, [])
+    assert table.maintenance.plans.execute(plan) == []
+    done = table.maintenance.plans.complete(plan, [])
     assert done is not None
     assert done.barrier == plan.barrier
     assert files(table) == named(table)

@@ -101,7 +101,7 @@ class World:
         if self.chance.random() < 0.7:
             self.table.maintenance.compact()
         else:
-            self.table.maintenance.plan_compaction()
+            self.table.maintenance.plans.schedule()
 
     def clean(self) -> None:
         keep = self.chance.choice([None, NONE, timedelta(hours=1)])

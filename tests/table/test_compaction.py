@@ -111,15 +111,15 @@ def test_a_carry_does_not_grow_with_the_number_of_commits(table: Table) -> None:
 def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, place: Place) -> None:
     straggler = open_write(table, ("a", "straggler", 2))
     commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     assert len(plan.pending) == 1
     commits += [table.upsert(frame(("a", "later", 3))), remove(table, "b"), close(straggler)]
     commits.append(table.upsert(frame(("d", "x", 1)).append_column("new", pa.array([1])), schema_mode="merge"))
     before = every_answer(table, commits)
     other = place.open()
-    assert other.maintenance.open_plans() == [plan]
-    outputs = other.maintenance.execute(plan)
+    assert other.maintenance.plans.open() == [plan]
+    outputs = other.maintenance.plans.execute(plan)
     assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
     assert table.maintenance.compact(plan)[0].barrier == plan.barrier
     assert every_answer(table, commits) == before
@@ -132,10 +132,10 @@ def test_several_executors_on_one_plan_write_the_same_files_and_the_first_comple
     straggler = open_write(table, ("a", "straggler", 0))
     commits.append(table.upsert(frame(("a", "y", 9))))
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     workers = [place.open() for _ in range(3)]
-    outputs = [worker.maintenance.execute(plan) for worker in workers]
+    outputs = [worker.maintenance.plans.execute(plan) for worker in workers]
     assert outputs[0] == outputs[1] == outputs[2]
     done = [worker.maintenance.compact(plan) for worker in workers]
     assert done[0] == done[1] == done[2]
@@ -154,14 +154,14 @@ def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_
     straggler = open_write(table, ("a", "straggler", 0))
     commits += [table.upsert(frame(("a", "y", 9))), remove(table, "b")]
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    outputs = table.maintenance.execute(plan)
+    outputs = table.maintenance.plans.execute(plan)
     carried = {file.path: place.store.read(file.path) for file in outputs if not file.is_base}
     assert carried
     for path in carried:
         place.store.delete(path)  # the first executor died before it wrote this
-    assert place.open().maintenance.execute(plan) == outputs
+    assert place.open().maintenance.plans.execute(plan) == outputs
     assert {path: place.store.read(path) for path in carried} == carried
     table.maintenance.compact(plan)
     assert every_answer(table, commits) == before
@@ -170,14 +170,14 @@ def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_
 
 def test_a_file_group_is_in_one_open_plan_at_most_and_the_oldest_plan_goes_first(table: Table) -> None:
     table.upsert(frame(("a", "x", 1)))
-    first = table.maintenance.plan_compaction()
+    first = table.maintenance.plans.schedule()
     table.upsert(frame(*((f"k{i}", "x", 1) for i in range(8))))
-    second = table.maintenance.plan_compaction()
+    second = table.maintenance.plans.schedule()
     assert first is not None
     assert second is not None
     groups = [{(g.partition, g.file_id) for g in plan.groups} for plan in (first, second)]
     assert not groups[0] & groups[1]
-    assert table.maintenance.plan_compaction() is None
+    assert table.maintenance.plans.schedule() is None
     done = table.maintenance.compact()
     assert [c.barrier for c in done][:2] == [first.barrier, second.barrier]
     assert len(rows(table)) == 9
@@ -186,7 +186,7 @@ def test_a_file_group_is_in_one_open_plan_at_most_and_the_oldest_plan_goes_first
 def test_a_plan_waits_for_as_many_log_files_as_it_is_told(make: Make) -> None:
     table = make(buckets=1)
     for i in range(3):
-        assert table.maintenance.plan_compaction(log_files_min=3) is None
+        assert table.maintenance.plans.schedule(log_files_min=3) is None
         table.upsert(frame(("a", "x", i)))
     assert table.maintenance.compact(log_files_min=3)[0].rows == 1
     with pytest.raises(InvalidInputError, match="at least 1"):
@@ -196,14 +196,14 @@ def test_a_plan_waits_for_as_many_log_files_as_it_is_told(make: Make) -> None:
 def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("a", "x", 1)))]
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan)
-    assert place.open().maintenance.cancel(plan.barrier)
-    assert not table.maintenance.cancel("20240101000000001"), "no such plan"
+    table.maintenance.plans.execute(plan)
+    assert place.open().maintenance.plans.cancel(plan.barrier)
+    assert not table.maintenance.plans.cancel("20240101000000001"), "no such plan"
     assert table.maintenance.compact(plan) == []
     assert every_answer(table, commits) == before
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert table.maintenance.compact()[0].rows == 1
     assert every_answer(table, commits) == before
 
@@ -214,17 +214,17 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
     straggler = open_write(table, ("a", "straggler", 0))
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
     table.delete(keys=["k1"], plain=True)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     logs = data_files(place)
 
     def put_after_the_cancel(*args: Any) -> Any:
-        place.open().maintenance.cancel(plan.barrier)
+        place.open().maintenance.plans.cancel(plan.barrier)
         return put_chunks(*args)
 
     monkeypatch.setattr(compaction, "put_chunks", put_after_the_cancel)
-    assert table.maintenance.execute(plan) == []
-    assert table.maintenance.execute(plan) == [], "a late executor does not even begin"
+    assert table.maintenance.plans.execute(plan) == []
+    assert table.maintenance.plans.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()
     assert data_files(place) == logs
     pending = [name for name in files(place) if ".compaction." in name]
@@ -320,7 +320,7 @@ def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
         other.maintenance.compact(logs_only=logs_only)
     assert store.lost
     assert other.maintenance.compact()
-    assert other.maintenance.open_plans() == []
+    assert other.maintenance.plans.open() == []
     assert rows(table, "id", "n") == rows(other, "id", "n") == [("a", 2)]
 
 
@@ -329,11 +329,11 @@ def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
 def test_so_it_does_to_a_task_of_a_job_which_is_run_again(simulated: Simulated, operation: Any, lands: bool) -> None:
     table = simulated.create(SCHEMA, key="id", buckets=1)
     store = Silent(simulated.store, lands)
-    job = Table.open("simulated", store=store, environment=simulated.environment).plan_write(operation, SCHEMA)
+    job = Table.open("simulated", store=store, environment=simulated.environment).jobs.plan(operation, SCHEMA)
     with pytest.raises(StorageUnavailableError, match=r"nothing was published\. Try again\. cause="):
         job.stage(frame(("a", "x", 1)), task=0, environment=simulated.environment)
     assert store.lost
     receipt = job.stage(frame(("a", "x", 2)), task=0, environment=simulated.environment)
-    table.complete_write(job, [receipt])
+    table.jobs.complete(job, [receipt])
     assert rows(table, "id", "n") == [("a", 2)]
     assert simulated.store.list(STAGED) == []

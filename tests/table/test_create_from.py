@@ -33,6 +33,7 @@ from crdt_mor.store import MemoryStore
 from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
 from crdt_mor.write import load, load_sorting
 from crdt_mor.write.load_sorting import RUN_ROWS
+from tests.inside import look_for_hudi
 from tests.tiers import slow
 
 ROWS = pl.DataFrame(
@@ -580,7 +581,7 @@ def test_who_opens_a_table_whose_load_died_at_its_end_may_stall(stride: int) -> 
         stalled.arm(at, overtake)
         table = Table.open("t", store=stalled)
         overtaken = stalled.count >= at
-        table.refresh()
+        look_for_hudi(table)
         assert table.count() == 40
         assert table.scan(filter="n = -1").count() == (1 if overtaken else 0)
         assert content(Table.open("t", store=store)) == content(table)

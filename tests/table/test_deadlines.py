@@ -52,7 +52,7 @@ def filled(bucket: FailingBucket) -> Table:
     table.upsert(rows(*"abcdefgh"))
     table.maintenance.compact()
     table.upsert(rows(*"abcd"))
-    table.savepoint("before")
+    table.maintenance.savepoint("before")
     table.upsert(rows(*"ab"))
     return table
 
@@ -68,8 +68,8 @@ def with_growth(table: Table) -> None:
 
 
 def by_tasks(table: Table) -> None:
-    job = table.plan_write("upsert", COLUMNS)
-    table.complete_write(job, [job.stage(rows("x"), task=0)])
+    job = table.jobs.plan("upsert", COLUMNS)
+    table.jobs.complete(job, [job.stage(rows("x"), task=0)])
 
 
 OPERATIONS: dict[str, Callable[[Table], object]] = {

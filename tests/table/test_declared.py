@@ -83,12 +83,12 @@ WAITING: Final[dict[str, tuple[Work, bool, bool]]] = {
     "update by note": (lambda t: t.update({"price": 7}, "note = 'x'", wait=NOW), True, True),
     "update of a note": (lambda t: t.update({"note": "'z'"}, "price > 0", wait=NOW), True, True),
     "update in parts of another one": (
-        lambda t: t.update_in_parts({"price": 0}, "land = 'FR'", execute_parts=all_of, wait=NOW),
+        lambda t: t.update({"price": 0}, "land = 'FR'", execute_parts=all_of, wait=NOW),
         False,
         True,
     ),
     "delete in parts": (
-        lambda t: t.delete_in_parts("price > 1", execute_parts=all_of, wait=NOW),
+        lambda t: t.delete(where="price > 1", execute_parts=all_of, wait=NOW),
         True,
         False,
     ),
@@ -304,7 +304,7 @@ def test_parts_of_an_update_of_keys_are_held_to_them() -> None:
         declared.extend(pending.declared for pending in session_of(table).tail().pending)
         return all_of(parts)
 
-    table.update_in_parts({"price": 0}, "id = 'a'", execute_parts=noted)
+    table.update({"price": 0}, "id = 'a'", execute_parts=noted)
     assert declared == [declared_of(None, None, False, ["a"])]
     assert prices(table) == {"a": 0, "b": 2, "c": 3}
 

@@ -63,7 +63,7 @@ def for_hours(world: Simulated, job: WriteJob, given: pa.Table, happens: Any) ->
 @pytest.mark.parametrize("operation", ["upsert", "overwrite"])
 def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(world: Simulated, operation: Any) -> None:
     table, other = make(world), again(world)
-    job = table.plan_write(operation, SCHEMA, partitions=["DE"])
+    job = table.jobs.plan(operation, SCHEMA, partitions=["DE"])
 
     def happens() -> None:
         other.update({"price": "price + 1"}, "land = 'FR'", wait=NOW)
@@ -71,7 +71,7 @@ def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(wor
             other.update({"price": "price + 1"}, "land = 'DE'", wait=NOW)
 
     receipt = for_hours(world, job, rows(("a", "DE", 10, "late")), happens)
-    table.complete_write(job, [receipt])
+    table.jobs.complete(job, [receipt])
     other.update({"price": "price + 1"}, wait=NOW)
     assert shown(table) == [("a", 11, "late"), ("b", 9, "y")]
 
@@ -80,14 +80,14 @@ def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(wor
 def test_updates_of_other_columns_do_not_wait_for_a_backfill_of_six_hours(world: Simulated) -> None:
     table, other = make(world, merge=PartialUpdate()), again(world)
     given = pa.table({"id": ["a"], "land": ["DE"], "note": ["late"]})
-    job = table.plan_write("upsert", given.schema, columns=["note"])
+    job = table.jobs.plan("upsert", given.schema, columns=["note"])
 
     def happens() -> None:
         other.update({"price": "price + 1"}, "price > 0", wait=NOW)
         with pytest.raises(EarlierWritePendingError):
             other.update({"price": "price + 1"}, "note = 'x'", wait=NOW)
 
-    table.complete_write(job, [for_hours(world, job, given, happens)])
+    table.jobs.complete(job, [for_hours(world, job, given, happens)])
     assert shown(table) == [("a", 7, "late"), ("b", 8, "y")]
 
 
@@ -105,11 +105,11 @@ def test_a_task_that_has_rows_of_another_partition_is_refused_and_nothing_is_lef
     table = make(world, merge=PartialUpdate())
     before = shown(table)
     operation, given, said = OUTSIDE[case]
-    job = table.plan_write(operation, given.schema, partitions=["DE"])
+    job = table.jobs.plan(operation, given.schema, partitions=["DE"])
     job.stage(given.slice(0, 1), task=0, environment=world.environment)
     with pytest.raises(InvalidInputError, match=said):
         job.stage(given, task=1, environment=world.environment)
-    table.abandon_write(job)
+    table.jobs.abandon(job)
     assert (shown(table), tail_of(table).pending) == (before, ())
     assert not world.store.list(".hoodie/.crdt_mor/staged")
 
@@ -118,11 +118,11 @@ def test_a_task_that_sets_another_column_is_refused_under_the_name_that_people_s
     table = make(world, merge=PartialUpdate())
     table.alter(rename={"price": "Total Price", "note": "What for"})
     given = pa.table({"id": ["a"], "land": ["DE"], "What for": ["new"]})
-    job = table.plan_write("upsert", given.schema, partitions=["DE"], columns=["What for"])
+    job = table.jobs.plan("upsert", given.schema, partitions=["DE"], columns=["What for"])
     more = given.append_column("Total Price", pa.array([5]))
     with pytest.raises(InvalidInputError, match=r"columns=\['Total Price'\] declared=\['What for'\]"):
         job.stage(more, task=1, environment=world.environment)
-    table.complete_write(job, [job.stage(given, task=0, environment=world.environment)])
+    table.jobs.complete(job, [job.stage(given, task=0, environment=world.environment)])
     assert table.scan(filter="id = 'a'").to_arrow()["What for"].to_pylist() == ["new"]
 
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_begins(
     table = make(world, merge=PartialUpdate())
     version = table.version
     with pytest.raises(InvalidInputError, match=said):
-        table.plan_write(operation, schema, **declared)
+        table.jobs.plan(operation, schema, **declared)
     assert table.version == version
 
 
@@ -151,8 +151,8 @@ def test_what_a_write_under_way_has_declared_is_shown(world: Simulated) -> None:
     table = make(world, merge=PartialUpdate())
     table.alter(rename={"note": "What for"})
     table.upsert(pa.table({"id": ["a"], "land": ["DE"], "price": [1]}))
-    job = table.plan_write("upsert", SCHEMA.remove(2).set(2, pa.field("What for", pa.string())), columns=["What for"])
-    overwrite = table.plan_write("overwrite", table.schema, partitions=["DE", "FR"])
+    job = table.jobs.plan("upsert", SCHEMA.remove(2).set(2, pa.field("What for", pa.string())), columns=["What for"])
+    overwrite = table.jobs.plan("overwrite", table.schema, partitions=["DE", "FR"])
     for one in (job, overwrite):
         one.stage(table.schema.empty_table().select(["id", "land", "What for"]), task=0, environment=world.environment)
     with again(world).transaction():
@@ -164,9 +164,9 @@ def test_what_a_write_under_way_has_declared_is_shown(world: Simulated) -> None:
 
 def test_an_overwrite_of_more_partitions_than_are_declared_says_nothing(world: Simulated) -> None:
     table = make(world)
-    job = table.plan_write("overwrite", SCHEMA, partitions=[f"p{n}" for n in range(65)])
+    job = table.jobs.plan("overwrite", SCHEMA, partitions=[f"p{n}" for n in range(65)])
     receipt = job.stage(rows(("n", "p1", 1, "")), task=0, environment=world.environment)
     with pytest.raises(EarlierWritePendingError):
         again(world).update({"price": 0}, "land = 'FR'", wait=NOW)
-    table.complete_write(job, [receipt])
+    table.jobs.complete(job, [receipt])
     assert [row[0] for row in shown(table)] == ["a", "b", "n"]

@@ -38,8 +38,8 @@ def test_staged_in_parts_it_is_what_one_writer_writes(
     one, many = (places(name).create(schema=SCHEMA, key="id", **TABLES[settings]) for name in ("one", "many"))
     for operation, parts in (("upsert", PARTS), ("upsert", PARTS[:2]), ("delete", [PARTS[1].slice(1), PARTS[0]])):
         getattr(one, operation)(pa.concat_tables(parts))
-        job = many.plan_write(operation, SCHEMA)  # type: ignore[arg-type]
-        done = many.complete_write(job, staged(job, parts))
+        job = many.jobs.plan(operation, SCHEMA)  # type: ignore[arg-type]
+        done = many.jobs.complete(job, staged(job, parts))
         assert rows(many) == rows(one)
         assert done.rows == one.inspect.timeline().to_pylist()[-1]["rows"]
         assert leftovers(places("many")) == []
@@ -59,12 +59,12 @@ def test_blocks_of_tasks_stay_as_they_are_where_no_key_is_in_two_of_them(make: M
     table, step = make(buckets=1), job_files.JOINED_ROWS_MIN
     for starts, kept in (((step, 0), True), ((step, 0, 2 * step - 1), False)):
         before = data_files(place)
-        job = table.plan_write("upsert", SCHEMA)
+        job = table.jobs.plan("upsert", SCHEMA)
         receipts = sorted(
             staged(job, [part(first, n) for n, first in enumerate(starts)]), key=lambda receipt: receipt.task
         )
         contents = [place.store.read(file.path) for receipt in receipts for file in receipt.files]
-        table.complete_write(job, receipts)
+        table.jobs.complete(job, receipts)
         (path,) = data_files(place) - before
         assert (place.store.read(path) == b"".join(filter(None, contents))) is kept
     found = {row[0]: row[2] for row in rows(table)}
@@ -86,8 +86,8 @@ def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(p
     ]
     for _ in range(2):
         one.upsert(pa.concat_tables(parts))
-        job = many.plan_write("upsert", written)
-        many.complete_write(job, staged(job, parts))
+        job = many.jobs.plan("upsert", written)
+        many.jobs.complete(job, staged(job, parts))
     assert rows(many) == rows(one)
     assert rows(many)[0][1:3] == (["x", "z"], [4])
 
@@ -101,33 +101,33 @@ def test_more_rows_of_sets_than_can_be_told_apart_are_refused_where_tasks_share_
     rows_of = [[{"id": key, "tags": {"add": [tag]}} for key in keys] for keys, tag in (("ab", "x"), ("cde", "y"))]
     parts = [pa.Table.from_pylist(some, written) for some in rows_of]
     table = make(schema=schema, merge={"tags": ORSet()}, buckets=1)
-    job = table.plan_write("upsert", written)
+    job = table.jobs.plan("upsert", written)
     with pytest.raises(InvalidInputError, match=r"the rows of each file group together.*task=1 rows=3"):
-        table.complete_write(job, staged(job, parts))
+        table.jobs.complete(job, staged(job, parts))
     assert (rows(table), leftovers(place), data_files(place)) == ([], [], set())
-    job = table.plan_write("upsert", written)
-    table.complete_write(job, staged(job, [pa.concat_tables(parts)]))  # as many in one task are no trouble
+    job = table.jobs.plan("upsert", written)
+    table.jobs.complete(job, staged(job, [pa.concat_tables(parts)]))  # as many in one task are no trouble
     assert [row[0] for row in rows(table)] == list("abcde")
 
 
 def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     assert not tail_of(table).pending
     receipts = staged(job, PARTS)
     assert len(tail_of(table).pending) == 1, "four processes, one write"
     assert data_files(place) == set()
     assert rows(table) == []
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
     assert len(rows(table)) == 44
 
 
 def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     receipts = staged(job, PARTS)
     job.stage(frame(("a", "eu", 99)), task=0)  # another attempt, which Spark does not count
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
     before = rows(table)
     assert ("a", "eu", 99, None) not in before
     assert leftovers(place) == []
@@ -144,17 +144,17 @@ def test_an_empty_frame_is_a_commit_without_rows_as_it_is_for_one_writer(make: M
     table = make()
     stages: list[Callable[[WriteJob], list[Receipt]]] = [lambda job: [], lambda job: staged(job, [frame(), frame()])]
     for receipts in stages:
-        job = table.plan_write("upsert", SCHEMA)
-        assert table.complete_write(job, receipts(job)).rows == 0
+        job = table.jobs.plan("upsert", SCHEMA)
+        assert table.jobs.complete(job, receipts(job)).rows == 0
     assert table.upsert(frame()).rows == 0
 
 
 def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("append", SCHEMA)
+    job = table.jobs.plan("append", SCHEMA)
     receipts = staged(job, [frame(("a", "eu", 1)), frame(("a", "eu", 2))])
     with pytest.raises(InvalidInputError, match="occurs twice in an append"):
-        table.complete_write(job, receipts)
+        table.jobs.complete(job, receipts)
     assert (rows(table), data_files(place), leftovers(place)) == ([], set(), [])
     assert not tail_of(table).pending
 
@@ -176,65 +176,65 @@ def test_what_is_wrong_about_the_columns_is_said_before_anything_runs(
     table = make(**settings)
     before = files(place)
     with pytest.raises((InvalidInputError, SchemaMismatchError), match=says):
-        table.plan_write(operation, schema)  # type: ignore[arg-type]
+        table.jobs.plan(operation, schema)  # type: ignore[arg-type]
     assert files(place) == before
 
 
 def test_the_schema_grows_before_anything_runs(make: Make) -> None:
     table = make()
     wider = SCHEMA.append(pa.field("new", pa.int64()))
-    job = table.plan_write("upsert", wider, schema_mode="merge")
+    job = table.jobs.plan("upsert", wider, schema_mode="merge")
     assert table.schema.names == wider.names
     table.upsert(pa.table({"id": ["z"], "other": [1]}).join(frame(("z", "eu", 1)), "id").select(
         [*SCHEMA.names, "other"]).append_column("new", pa.array([None], pa.int64())), schema_mode="merge")  # fmt: skip
     part = pa.Table.from_pylist([{"id": "a", "new": 5}], wider)
-    table.complete_write(job, staged(job, [part]))  # the column that another has added meanwhile is not asked for
+    table.jobs.complete(job, staged(job, [part]))  # the column that another has added meanwhile is not asked for
     assert rows(table, "id", "new", "other") == [("a", 5, None), ("z", None, 1)]
 
 
 def test_a_token_counts_once(make: Make) -> None:
     table = make(merge={"n": Counter()})
     part = [frame(("a", "eu", 1))]
-    first = table.plan_write("upsert", SCHEMA, token=("load", 3))
-    twin = table.plan_write("upsert", SCHEMA, token=("load", 3))
+    first = table.jobs.plan("upsert", SCHEMA, token=("load", 3))
+    twin = table.jobs.plan("upsert", SCHEMA, token=("load", 3))
     receipts, others = staged(first, part), staged(twin, part)
-    done = table.complete_write(first, receipts)
+    done = table.jobs.complete(first, receipts)
     assert not done.repeated
-    again = table.complete_write(twin, others)
+    again = table.jobs.complete(twin, others)
     assert (again.repeated, again.version) == (True, done.version)
-    assert table.complete_write(first, receipts).version == done.version  # the reply was lost
-    known = table.plan_write("upsert", SCHEMA, token=("load", 3))
+    assert table.jobs.complete(first, receipts).version == done.version  # the reply was lost
+    known = table.jobs.plan("upsert", SCHEMA, token=("load", 3))
     assert staged(known, part)[0].files == ()  # known from the start: nothing is staged
-    assert table.complete_write(known, staged(known, part)).repeated
+    assert table.jobs.complete(known, staged(known, part)).repeated
     with pytest.raises(TokenOrderError):
-        table.plan_write("upsert", SCHEMA, token=("load", 2))
-    late = table.plan_write("upsert", SCHEMA)
+        table.jobs.plan("upsert", SCHEMA, token=("load", 2))
+    late = table.jobs.plan("upsert", SCHEMA)
     with pytest.raises(TokenOrderError):
-        table.complete_write(late, staged(late, part), token=("load", 2))
+        table.jobs.complete(late, staged(late, part), token=("load", 2))
     assert rows(table) == [("a", "eu", 1, None)]
     assert (leftovers(table.uri), tail_of(table).pending) == ([], ())
 
 
 def test_the_receipts_of_two_attempts_are_refused(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     with pytest.raises(InvalidInputError, match="two receipts of the same task"):
-        table.complete_write(job, [*staged(job, PARTS), job.stage(PARTS[0], task=0)])
+        table.jobs.complete(job, [*staged(job, PARTS), job.stage(PARTS[0], task=0)])
     assert (rows(table), leftovers(place)) == ([], [])
 
 
 def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
-    table.abandon_write(job)  # nothing has begun
+    job = table.jobs.plan("upsert", SCHEMA)
+    table.jobs.abandon(job)  # nothing has begun
     receipts = staged(job, PARTS)
-    table.abandon_write(job)
-    table.abandon_write(job)
+    table.jobs.abandon(job)
+    table.jobs.abandon(job)
     assert (leftovers(place), data_files(place), tail_of(table).pending) == ([], set(), ())
     with pytest.raises(WriterExpiredError):
         job.stage(PARTS[0], task=0)
     with pytest.raises(WriterExpiredError):
-        table.complete_write(job, receipts)
+        table.jobs.complete(job, receipts)
     assert rows(table) == []
 
 
@@ -246,12 +246,12 @@ def give_up_pending(table: Table) -> None:
 
 def test_a_driver_that_was_given_up_publishes_nothing(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     receipts = staged(job, PARTS)
     give_up_pending(place.open())
     assert leftovers(place) == []
     with pytest.raises(WriterExpiredError):
-        table.complete_write(job, receipts)
+        table.jobs.complete(job, receipts)
     assert (rows(table), data_files(place), leftovers(place)) == ([], set(), [])
 
 
@@ -264,16 +264,16 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(fast_path: Path
         number += 1
         path = fast_path / f"{number}"
         table = Table.create(path, SCHEMA, key="id", partition_by="region")
-        job = table.plan_write("upsert", SCHEMA)
+        job = table.jobs.plan("upsert", SCHEMA)
         receipts = staged(job, PARTS[:2])
         store = InterruptedStore(LocalStore(path))
         session = Session(store, SystemEnvironment(), table.config, 600_000)
 
         def end(table: Table = table, job: WriteJob = job, receipts: list[Receipt] = receipts) -> None:
             if committed:
-                table.complete_write(job, receipts)
+                table.jobs.complete(job, receipts)
             else:
-                table.abandon_write(job)
+                table.jobs.abandon(job)
 
         store.arm(number, end, after=after)
         try:
@@ -296,14 +296,14 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         """Whether the interruption came; the table then has all rows or none, and after a sweep no other file."""
         path = fast_path / f"{interrupt.__name__ if interrupt else ''}{number}"
         table = Table.create(path, SCHEMA, key="id", partition_by="region")
-        job = table.plan_write("upsert", SCHEMA)
+        job = table.jobs.plan("upsert", SCHEMA)
         receipts = staged(job, PARTS)
         store = InterruptedStore(LocalStore(path))
         driver = Table._of(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
         assert interrupt is not None
         store.arm(number, lambda: interrupt(store, table))
         try:
-            driver.complete_write(job, receipts)
+            driver.jobs.complete(job, receipts)
             done: bool | None = True
         except WriterExpiredError:
             done = False
@@ -337,21 +337,21 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
 
 def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated) -> None:
     table = simulated.create(SCHEMA, key="id", writer_expiry=timedelta(milliseconds=400))
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     receipts = []
     for task in range(6):
         rows_of_task = partial(lambda row, _: frame(row), (f"k{task}", "eu", task))
         receipts.append(distributed.stage(session_of(table), job.job, rows_of_task, task))
         simulated.environment.sleep(0.15)
         table.upsert(frame((f"x{task}", "eu", 0)))  # a writer that begins gives up those that are silent
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
     assert len(rows(table)) == 12
 
 
 def test_file_groups_are_those_that_rows_are_written_to(make: Make, place: Place) -> None:
     table = make(partition_by="region")
     data = pa.concat_tables(PARTS)
-    groups = table.file_groups(data.select(["region", "id"]))
+    groups = table.jobs.file_groups(data.select(["region", "id"]))
     found = {(row["partition"], row["bucket"]) for row in groups.to_pylist()}
     for partition, bucket in sorted(found):
         mask = pa.array([(r["partition"], r["bucket"]) == (partition, bucket) for r in groups.to_pylist()])
@@ -360,23 +360,23 @@ def test_file_groups_are_those_that_rows_are_written_to(make: Make, place: Place
         (written,) = data_files(place) - before
         assert written.startswith(f"{partition}/.{bucket:08d}-")
     with pytest.raises(InvalidInputError, match="key and partition columns"):
-        table.file_groups(data.select(["id"]))
+        table.jobs.file_groups(data.select(["id"]))
 
 
 def test_only_a_whole_compaction_can_be_completed(make: Make) -> None:
     table = make()
     table.upsert(pa.concat_tables(PARTS))
     before = rows(table)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     parts = [sent(part) for part in plan.parts()]
     assert len(parts) > 1
-    done = [table.maintenance.execute(part) for part in (*parts, parts[0])]
+    done = [table.maintenance.plans.execute(part) for part in (*parts, parts[0])]
     for some in ([], done[0], [*done[0], *done[-1]]):
         with pytest.raises(InvalidInputError, match="all the plan's file groups"):
-            table.maintenance.complete(plan, some)
-    compacted = table.maintenance.complete(plan, [file for found in done[:-1] for file in found])
+            table.maintenance.plans.complete(plan, some)
+    compacted = table.maintenance.plans.complete(plan, [file for found in done[:-1] for file in found])
     assert compacted is not None
     assert compacted.file_groups == len(parts)
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert rows(table) == before == rows(table, consistency="read_optimized")

@@ -30,8 +30,8 @@ OLD = frame(("a", "eu", 9, 9.0), ("old", "eu", 9, 9.0), ("old", "us", 9, 9.0), (
 
 
 def overwritten(table: Table, parts: Sequence[pa.Table], partitions: Any = None) -> Commit:
-    job = table.plan_write("overwrite", SCHEMA, partitions=partitions)
-    return table.complete_write(job, staged(job, parts))
+    job = table.jobs.plan("overwrite", SCHEMA, partitions=partitions)
+    return table.jobs.complete(job, staged(job, parts))
 
 
 def ids(table: Table, **scan: Any) -> list[tuple[object, ...]]:
@@ -73,8 +73,8 @@ def test_sets_and_partial_rows_that_several_tasks_have_are_merged_as_one_writer_
     for table in (one, many):
         table.upsert(pa.table({"id": ["a"], "tags": [{"add": ["old"]}], "n": [1]}))
     one.overwrite(pa.concat_tables(parts))
-    job = many.plan_write("overwrite", written)
-    many.complete_write(job, staged(job, parts))
+    job = many.jobs.plan("overwrite", written)
+    many.jobs.complete(job, staged(job, parts))
     assert rows(many) == rows(one) == [("a", ["x", "z"], None), ("b", ["y"], None)]
     for table in (one, many):
         table.upsert(parts[1])
@@ -86,8 +86,8 @@ def test_columns_that_came_with_it_are_there(make: Make) -> None:
     table = make()
     table.upsert(OLD)
     wider = SCHEMA.append(pa.field("new", pa.int64()))
-    job = table.plan_write("overwrite", wider, schema_mode="merge")
-    table.complete_write(job, staged(job, [pa.Table.from_pylist([{"id": "z", "new": 5}], wider)]))
+    job = table.jobs.plan("overwrite", wider, schema_mode="merge")
+    table.jobs.complete(job, staged(job, [pa.Table.from_pylist([{"id": "z", "new": 5}], wider)]))
     assert rows(table, "id", "new") == [("z", 5)]
 
 
@@ -106,10 +106,10 @@ def test_named_partitions_are_replaced_and_rows_of_others_refused(make: Make, pl
     done = overwritten(table, [frame(("z", "eu", 1)), frame()], ["eu", "asia"])
     assert done.covered == ("region=asia", "region=eu")
     assert ids(table) == [("old", "us", 9), ("z", "eu", 1)]
-    job = table.plan_write("overwrite", SCHEMA, partitions=["eu"])
+    job = table.jobs.plan("overwrite", SCHEMA, partitions=["eu"])
     with pytest.raises(InvalidInputError, match=r"not_named=\['region=us'\] named=\['region=eu'\]"):
         job.stage(frame(("z", "us", 1)), task=0)
-    table.abandon_write(job)
+    table.jobs.abandon(job)
     assert (len(ids(table)), leftovers(place), tail_of(table).pending) == (2, [], ())
 
 
@@ -141,20 +141,20 @@ def test_what_is_wrong_about_partitions_is_said_before_anything_runs(
 ) -> None:
     table = make(partition_by="region")
     with pytest.raises(InvalidInputError, match=says):
-        table.plan_write(operation, SCHEMA, partitions=partitions)
+        table.jobs.plan(operation, SCHEMA, partitions=partitions)
     with pytest.raises(InvalidInputError, match="append, upsert, delete, overwrite"):
-        table.plan_write("replace", SCHEMA)  # type: ignore[arg-type]
+        table.jobs.plan("replace", SCHEMA)  # type: ignore[arg-type]
 
 
 def test_writers_that_were_under_way_complete_with_the_rest(make: Make) -> None:
     table = make(partition_by="region")
     table.upsert(OLD)
-    late = table.plan_write("upsert", SCHEMA)
+    late = table.jobs.plan("upsert", SCHEMA)
     receipts = staged(late, [frame(("late", "eu", 1)), frame(("late", "us", 1), ("late", "eu", 2))])
     with table.transaction() as slow_one:
         slow_one.upsert(frame(("slow", "eu", 1), ("slow", "us", 1)))
         overwritten(table, [frame(("z", "eu", 1))], "dynamic")
-    assert table.complete_write(late, receipts).rows == 1
+    assert table.jobs.complete(late, receipts).rows == 1
     assert ids(table) == [
         ("late", "us", 1), ("old", "asia", 9), ("old", "us", 9), ("slow", "us", 1), ("z", "eu", 1)
     ]  # fmt: skip
@@ -162,39 +162,39 @@ def test_writers_that_were_under_way_complete_with_the_rest(make: Make) -> None:
 
 def test_a_token_counts_once(make: Make, place: Place) -> None:
     table = make(merge={"n": Counter()})
-    first, twin = (table.plan_write("overwrite", SCHEMA, token=("load", 3)) for _ in range(2))
+    first, twin = (table.jobs.plan("overwrite", SCHEMA, token=("load", 3)) for _ in range(2))
     receipts, others = staged(first, [frame(("a", "eu", 1))]), staged(twin, [frame(("b", "eu", 1))])
-    done = table.complete_write(first, receipts)
+    done = table.jobs.complete(first, receipts)
     table.upsert(frame(("a", "eu", 1)))
     for job, of_job in ((twin, others), (first, receipts), (first, [])):
-        again = table.complete_write(job, of_job)
+        again = table.jobs.complete(job, of_job)
         assert (again, again.rows, again.covered) == (replace(done, repeated=True), 1, ("*",))
-    known = table.plan_write("overwrite", SCHEMA, token=("load", 3))
-    assert table.complete_write(known, staged(known, [frame(("c", "eu", 1))])).version == done.version
+    known = table.jobs.plan("overwrite", SCHEMA, token=("load", 3))
+    assert table.jobs.complete(known, staged(known, [frame(("c", "eu", 1))])).version == done.version
     assert (ids(table), leftovers(place)) == ([("a", "eu", 2)], [])
 
 
 def test_a_job_is_known_when_its_commit_is_in_a_segment(make: Make) -> None:
     table = make(buckets=1)
-    job = table.plan_write("overwrite", SCHEMA)
-    done = table.complete_write(job, staged(job, [frame(("a", "eu", 1))]))
+    job = table.jobs.plan("overwrite", SCHEMA)
+    done = table.jobs.complete(job, staged(job, [frame(("a", "eu", 1))]))
     for number in range(20):
         table.upsert(frame((f"z{number}", "eu", 1)))
     assert tail_of(table).find_completion(done.requested_at) is None
     late = job.stage(frame(("b", "eu", 1)), task=0)
     assert late.bases == ()
-    assert table.complete_write(job, [late]) == replace(done, repeated=True)
+    assert table.jobs.complete(job, [late]) == replace(done, repeated=True)
 
 
 def test_a_staged_file_that_a_power_cut_has_cut_short_is_refused(fast_path: Path) -> None:
     table = Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
     table.upsert(OLD.slice(0, 2))
     for tasks in (1, 2):
-        job = table.plan_write("overwrite", SCHEMA)
+        job = table.jobs.plan("overwrite", SCHEMA)
         receipts = [job.stage(frame(("z", "eu", task)), task=task) for task in range(tasks)]
         (fast_path / "t" / receipts[0].bases[0].path).write_bytes(b"")
         with pytest.raises(InvalidInputError, match="differs from the file its task wrote"):
-            table.complete_write(job, receipts)
+            table.jobs.complete(job, receipts)
         assert len(ids(table)) == 2
         assert (leftovers(table.uri), tail_of(table).pending) == ([], ())
 
@@ -220,14 +220,14 @@ class World:
         self.path = path
         self.table = Table.create(path, SCHEMA, key="id", partition_by="region", buckets=1)
         self.table.upsert(OLD)
-        self.job = self.table.plan_write("overwrite", SCHEMA)
+        self.job = self.table.jobs.plan("overwrite", SCHEMA)
         self.receipts = self.staged(ONE)
 
     def staged(self, parts: Sequence[pa.Table]) -> list[Receipt]:
         return [sent(sent(self.job).stage(part, task=task)) for task, part in enumerate(parts)]
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
-        return Table.open(self.path).complete_write(sent(self.job), receipts)
+        return Table.open(self.path).jobs.complete(sent(self.job), receipts)
 
     def session(self) -> tuple[Session, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
@@ -276,7 +276,7 @@ def scenes(
 
         store.arm(at, interrupt, after=after)
         try:
-            scene.mine = Table._of(session, str(world.path)).complete_write(world.job, world.receipts)
+            scene.mine = Table._of(session, str(world.path)).jobs.complete(world.job, world.receipts)
         except ProcessDied:
             pass
         except CrdtMorError as error:
@@ -339,7 +339,7 @@ def test_of_two_drivers_at_once_one_commits(fast_path: Path, parts: list[pa.Tabl
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [6, slow(2)])
 def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: Path, every: int) -> None:
-    for scene in scenes(fast_path, lambda world: world.table.abandon_write(world.job), every=every):
+    for scene in scenes(fast_path, lambda world: world.table.jobs.abandon(world.job), every=every):
         done = isinstance(scene.mine, Commit)
         assert done or isinstance(scene.mine, WriterExpiredError), scene.mine
         assert scene.world.landed == done
@@ -378,7 +378,7 @@ def test_an_attempt_that_finds_the_write_over_leaves_what_the_overwrite_still_ne
         driver = Table._of(session, str(world.path))
         monkeypatch.setattr(publish, "claim", dying)
         with pytest.raises(ProcessDied):
-            driver.complete_write(world.job, world.receipts)
+            driver.jobs.complete(world.job, world.receipts)
         monkeypatch.undo()
         assert world.landed
         return TWO[0]
@@ -390,7 +390,7 @@ def test_an_attempt_that_finds_the_write_over_leaves_what_the_overwrite_still_ne
 
 def test_a_job_that_was_given_up_stays_so(fast_path: Path) -> None:
     world = World(fast_path / "t")
-    world.table.abandon_write(world.job)
+    world.table.jobs.abandon(world.job)
     with pytest.raises(WriterExpiredError):
         world.complete(world.receipts)
     with pytest.raises(WriterExpiredError):
@@ -402,9 +402,9 @@ def test_no_task_names_a_file(make: Make, place: Place) -> None:
     table = make(partition_by="region")
     table.upsert(OLD)
     before = data_files(place)
-    job: WriteJob = table.plan_write("overwrite", SCHEMA)
+    job: WriteJob = table.jobs.plan("overwrite", SCHEMA)
     receipts = staged(job, ONE)
     assert data_files(place) == before
     assert len(ids(table)) == 4
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
     assert ids(table) == means(ONE)

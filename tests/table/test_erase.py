@@ -191,7 +191,7 @@ def test_other_file_groups_keep_their_history_and_this_one_refuses_it() -> None:
 
 
 def bucket_of(world: World, key: str) -> int:
-    (bucket,) = world.table.file_groups(pa.table({"id": [key]}))["bucket"].to_pylist()
+    (bucket,) = world.table.jobs.file_groups(pa.table({"id": [key]}))["bucket"].to_pylist()
     return int(bucket)
 
 
@@ -342,7 +342,7 @@ def test_a_plan_of_others_that_ends_between_two_looks_is_no_reason_to_give_up(mo
         """Another process plans just before an erasure does, and has executed its plan when that finds it taken."""
         if session is not session_of(world.table) or folded:
             return schedule(session, planner)
-        folded.append(plan := other.plan_compaction())
+        folded.append(plan := other.plans.schedule())
         found = schedule(session, planner)
         assert found is None
         other.compact(plan)
@@ -359,11 +359,11 @@ def test_a_plan_of_others_that_ends_between_two_looks_is_no_reason_to_give_up(mo
 def test_open_plans_over_the_rows_are_executed_first(logs_only: bool) -> None:
     world = World(buckets=4)
     history(world)
-    assert world.table.maintenance.plan_compaction(logs_only=logs_only) is not None
+    assert world.table.maintenance.plans.schedule(logs_only=logs_only) is not None
     world.table.upsert(world.rows(KEY))
     world.table.maintenance.erase(keys=KEY)
     assert world.where(*SECRETS) == []
-    assert world.table.maintenance.open_plans() == []
+    assert world.table.maintenance.plans.open() == []
 
 
 @pytest.mark.parametrize("merge", MERGES)
@@ -389,12 +389,12 @@ def test_a_log_compaction_between_its_steps_does_not_pass_for_a_compaction(
 def test_staged_rows_of_a_job_that_nobody_ended_go() -> None:
     world = World()
     history(world)
-    job = world.table.plan_write("upsert", SCHEMA)
+    job = world.table.jobs.plan("upsert", SCHEMA)
     job.stage(world.rows(KEY), task=0, environment=world.place.environment)
     assert [path for path in world.where(*SECRETS) if "/staged/" in path]
     with pytest.raises(ErasureUnfinishedError):
         world.table.maintenance.erase(keys=KEY)
-    world.table.abandon_write(job)
+    world.table.jobs.abandon(job)
     world.table.maintenance.erase(keys=KEY)
     assert world.where(*SECRETS) == []
 
@@ -532,7 +532,7 @@ MEANWHILE: dict[str, Callable[[World, Table], object]] = {
     "another process erases the same": lambda _, other: other.maintenance.erase(keys=KEY, wait=timedelta(hours=1)),
     "a compaction": lambda _, other: other.maintenance.compact(),
     "a log compaction": lambda _, other: other.maintenance.compact(logs_only=True),
-    "a plan": lambda _, other: other.maintenance.plan_compaction(),
+    "a plan": lambda _, other: other.maintenance.plans.schedule(),
     "a clean": lambda _, other: other.maintenance.clean(keep=timedelta(0)),
     "a write": lambda world, other: other.upsert(world.rows(*OTHERS[:2])),
 }
@@ -569,7 +569,7 @@ def test_whatever_others_do_at_any_moment_no_byte_is_left(merge: str, meanwhile:
 def test_an_executor_that_slept_brings_no_byte_back() -> None:
     world = World(buckets=1)
     history(world)
-    plan = world.table.maintenance.plan_compaction()
+    plan = world.table.maintenance.plans.schedule()
     assert plan is not None
     store = InterruptedStore(world.place.store)
     sleeper = world.opened(store)
@@ -580,7 +580,7 @@ def test_an_executor_that_slept_brings_no_byte_back() -> None:
         world.table.maintenance.erase(keys=KEY)
 
     store.arm(1, meanwhile)
-    sleeper.maintenance.execute(plan)
+    sleeper.maintenance.plans.execute(plan)
     assert store.count > 1
     assert world.where(*SECRETS) == []
 

@@ -329,7 +329,7 @@ MEANWHILE: dict[str, Callable[[World, Table], object]] = {
     ),
     "a compaction": lambda _, other: other.maintenance.compact(),
     "a log compaction": lambda _, other: other.maintenance.compact(logs_only=True),
-    "a plan": lambda _, other: other.maintenance.plan_compaction(),
+    "a plan": lambda _, other: other.maintenance.plans.schedule(),
     "a clean": lambda _, other: other.maintenance.clean(keep=timedelta(0)),
     "an update": lambda _, other: other.update(set={"note": "'new'"}, where=f"id = '{ADA}'", wait=timedelta(0)),
 }

@@ -109,8 +109,8 @@ def test_names_of_all_objects_of_a_table_are_own(crowd: bool) -> None:
         table.upsert(rows(n % 7))
     with table.transaction() as tx:
         tx.upsert(rows(1))
-    job = table.plan_write("upsert", SCHEMA)
-    table.complete_write(job, [job.stage(rows(1), task=0)])
+    job = table.jobs.plan("upsert", SCHEMA)
+    table.jobs.complete(job, [job.stage(rows(1), task=0)])
     table.overwrite(rows(2))
     table.maintenance.compact()
     table.maintenance.erase(keys=[2])

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.ground import forks
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import look_for_hudi
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, frame
 
@@ -39,7 +41,7 @@ def test_what_was_opened_before_a_fork_is_refused_and_what_is_opened_after_it_is
     table = simulated.create(schema=SCHEMA, key="id")
     scan = table.scan()
     forked(threads=False)
-    for use in (table.refresh, table.scan, scan.to_arrow, lambda: table.upsert(frame(("a", "eu")))):
+    for use in (partial(look_for_hudi, table), table.scan, scan.to_arrow, lambda: table.upsert(frame(("a", "eu")))):
         with pytest.raises(mor.errors.ForkedProcessError, match=r"Table\.open"):
             use()
     own = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)

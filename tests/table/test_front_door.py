@@ -235,10 +235,10 @@ def test_what_says_no_columns_is_refused(wrong: Any, why: str) -> None:
 
 
 def test_a_write_of_many_processes_is_planned_with_the_columns_of_a_frame(events: Table) -> None:
-    job = events.plan_write("upsert", pl.DataFrame(schema={"id": pl.String, "region": str, "n": int, "price": float}))
-    events.abandon_write(job)
+    job = events.jobs.plan("upsert", pl.DataFrame(schema={"id": pl.String, "region": str, "n": int, "price": float}))
+    events.jobs.abandon(job)
     with pytest.raises(InvalidInputError, match="type=int"):
-        events.plan_write("upsert", 5)  # type: ignore[arg-type]
+        events.jobs.plan("upsert", 5)  # type: ignore[arg-type]
 
 
 # --- read without a word about scans ----------------------------------------------------------------------------------

@@ -602,7 +602,7 @@ def test_a_table_that_moves_takes_the_tokens_of_groups_along(world: Simulated, t
 
 
 def test_a_compaction_that_was_planned_before_a_group_leaves_it_be(table: mor.Table) -> None:
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     post(table, rows(0, n=7))
     commit = in_a_crowd(table).upsert(rows(1, n=8))
     assert plan is not None

@@ -44,8 +44,8 @@ def in_a_transaction(table: Table, data: pa.Table, **options: Any) -> None:
 
 
 def by_many(table: Table, data: pa.Table, **options: Any) -> None:
-    job = table.plan_write("upsert", data.schema, **options)
-    table.complete_write(job, [job.stage(data, task=3)])
+    job = table.jobs.plan("upsert", data.schema, **options)
+    table.jobs.complete(job, [job.stage(data, task=3)])
 
 
 DOORS = [at_once, in_an_append, in_a_transaction, by_many]
@@ -90,10 +90,10 @@ def test_under_partial_updates_it_stays_as_it_was(make: Make, place: Place, door
 
 def test_a_job_that_was_planned_before_a_column_came_is_completed(make: Make, place: Place) -> None:
     table = make()
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     first = job.stage(frame(A), task=0)
     table.upsert(wide(*A, new=1), schema_mode="merge")
-    table.complete_write(job, [first, job.stage(frame(A, B), task=1)])
+    table.jobs.complete(job, [first, job.stage(frame(A, B), task=1)])
     assert rows(table, "id", "new") == [("a", 1), ("b", None)], "the job was requested first, so its row a loses"
 
 
@@ -128,8 +128,8 @@ def test_in_a_table_that_hudi_made_the_columns_of_its_adoption_are_required(make
     assert (table.config.created_schema() is not None) == says
     with pytest.raises(SchemaMismatchError, match=r"missing=\['price'\]"):
         table.upsert(frame(B).drop_columns(["price"]))
-    job = table.plan_write("upsert", wide(*B).schema, schema_mode="merge")
-    table.complete_write(job, [job.stage(wide(*B), task=0)])
+    job = table.jobs.plan("upsert", wide(*B).schema, schema_mode="merge")
+    table.jobs.complete(job, [job.stage(wide(*B), task=0)])
     older.upsert(frame(A))
     assert rows(Table.open(path), "id", "new") == [("a", None), ("b", 7)]
     with pytest.raises(SchemaMismatchError, match=r"missing=\['price'\]"):
@@ -251,7 +251,7 @@ def in_the_middle_and_caught(table: Table, data: pa.Table) -> None:
 def planned(table: Table, data: pa.Table) -> None:
     version = table.version
     try:
-        table.plan_write("upsert", data.schema, schema_mode="merge")
+        table.jobs.plan("upsert", data.schema, schema_mode="merge")
     finally:
         assert table.version == version
 
@@ -334,7 +334,7 @@ def test_a_plan_into_a_table_that_cannot_be_written_grows_nothing(make: Make, pa
     edit(Path(path), lambda commit: renamed_in(commit, foreign, name))
     table = Table.open(path)
     with pytest.raises(InvalidInputError, match="another engine wrote to file groups"):
-        table.plan_write("upsert", GOOD.schema, schema_mode="merge")
+        table.jobs.plan("upsert", GOOD.schema, schema_mode="merge")
     assert table.inspect.timeline().num_rows == 1
     assert table.schema == SCHEMA
 
@@ -414,7 +414,7 @@ def test_a_column_of_type_null_that_is_not_there_is_refused_for_what_it_is(
             table.upsert(void.rename_columns([*names, name]), schema_mode=mode)
         if mode == "merge":
             with pytest.raises(SchemaMismatchError, match="of type null"):
-                table.plan_write("upsert", void.rename_columns([*names, name]).schema, schema_mode="merge")
+                table.jobs.plan("upsert", void.rename_columns([*names, name]).schema, schema_mode="merge")
         assert name not in table.schema.names
         if names == SCHEMA.names:
             table.alter(rename={"region": "Land"})

@@ -131,11 +131,11 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "overwrite": lambda t: t.overwrite(rows("z")),
     "truncate": lambda t: t.truncate(),
     "transaction": lambda t: t.transaction().__enter__(),
-    "plan_write": lambda t: t.plan_write("upsert", SCHEMA),
+    "jobs.plan": lambda t: t.jobs.plan("upsert", SCHEMA),
     "set_properties": lambda t: t.set_properties({"owner": "ops"}),
     "rules": lambda t: t.add_rules(not_null=["v"]),
     "alter": lambda t: t.alter(rename={"v": "w"}),
-    "savepoint": lambda t: t.savepoint("release"),
+    "savepoint": lambda t: t.maintenance.savepoint("release"),
     "compact": lambda t: t.maintenance.compact(),
     "clean": lambda t: t.maintenance.clean(commits=1),
     "archive": lambda t: t.maintenance.archive(keep_commits=1),
@@ -148,7 +148,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
 def test_nothing_begins_meanwhile_also_where_a_process_has_not_seen_it(
     table: Table, store: Dying, clock: SimulatedEnvironment
 ) -> None:
-    table.savepoint("first")
+    table.maintenance.savepoint("first")
     other = Table.open("t", store=store, environment=clock)
     other.upsert(rows("c"))  # it has published, and would commit the next write in one event
     table.maintenance.handover()
@@ -166,7 +166,7 @@ def test_nothing_begins_meanwhile_also_where_a_process_has_not_seen_it(
 
 def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, store: Dying) -> None:
     """A process may die between the event and the properties, and its event is what no other can pass."""
-    table.savepoint("first")
+    table.maintenance.savepoint("first")
     table.maintenance.handover()
     session = session_of(table)
     session.run(change_properties(own_properties(session.config.merge)))
@@ -298,18 +298,18 @@ def test_what_sums_a_table_up_says_that_hudis_writers_have_it(
 ) -> None:
     """Whatever is refused later says so; a person who looks first has to find it, too."""
     said = "takes no writes here until maintenance.takeback()"
-    assert table.handed_over is None
+    assert table.inspect.handed_over() is None
     assert "handed_over" not in repr(table)
     assert said not in table._repr_html_()
     other = Table.open("t", store=store, environment=clock)
     table.maintenance.handover()
     since = to_datetime(tail_of(table).handed_over)
     for one in (table, other):
-        assert one.handed_over == since
+        assert one.inspect.handed_over() == since
         assert f"handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'" in repr(one)
         assert said in one._repr_html_()
     other.maintenance.takeback()
     for one in (table, other):
-        assert one.handed_over is None
+        assert one.inspect.handed_over() is None
         assert "handed_over" not in repr(one)
         assert said not in one._repr_html_()

@@ -23,7 +23,7 @@ from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.names import COMMIT_INFO_KEY
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import hudi_folder_of, tail_of
+from tests.inside import hudi_folder_of, look_for_hudi, tail_of
 from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
 from tests.simulation import foreign_commits
@@ -268,7 +268,7 @@ def test_what_is_no_short_text_is_refused_before_anything_begins(table: mor.Tabl
         lambda: table.append(rows(1), commit_info=info),
         lambda: table.delete(keys=[1], commit_info=info),
         lambda: table.transaction(commit_info=info),
-        lambda: table.plan_write("upsert", SCHEMA, commit_info=info),
+        lambda: table.jobs.plan("upsert", SCHEMA, commit_info=info),
     )
     for write in writes:
         with pytest.raises(mor.InvalidInputError, match=message):
@@ -284,11 +284,11 @@ def test_as_much_as_is_allowed_is_kept(table: mor.Table) -> None:
 
 def test_a_write_of_many_processes_is_its_drivers(fast_path: Any) -> None:
     table = mor.Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
-    job = table.plan_write("upsert", SCHEMA, token=("loads", 1), commit_info={"message": "planned", "ticket": "1"})
+    job = table.jobs.plan("upsert", SCHEMA, token=("loads", 1), commit_info={"message": "planned", "ticket": "1"})
     receipts = [pickle.loads(pickle.dumps(job)).stage(rows(task), task=task) for task in range(2)]
     (waiting,) = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
     assert (waiting["application"], waiting["message"], waiting["pid"]) == ("loads", "planned", os.getpid())
-    table.complete_write(job, receipts, commit_info={"message": "two tasks"})
+    table.jobs.complete(job, receipts, commit_info={"message": "two tasks"})
     row = by_number(table)[1]
     assert (row["application"], row["message"]) == ("loads", "two tasks")
     assert row["commit_info"] == {"message": "two tasks", "ticket": "1"}
@@ -325,7 +325,7 @@ def test_commits_of_hudis_are_numbered_and_marked(fast_path: Any) -> None:
     first = table.upsert(foreign_commits.rows("a"))
     began = from_ms(to_ms(first.completed_at) + 2)
     hudi_commits(table, foreign_commits.rows("b"), began, from_ms(to_ms(began) + 2))
-    table.refresh()
+    look_for_hudi(table)
     before = by_number(table)[2]
     table.upsert(foreign_commits.rows("c"))
     table.maintenance.compact()

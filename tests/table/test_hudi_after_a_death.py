@@ -28,7 +28,7 @@ from crdt_mor.model.names import data_file_name
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
-from tests.inside import run_sweep, session_of, tail_of
+from tests.inside import look_for_hudi, run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.foreign_commits import SCHEMA
 from tests.stores import WatchedStore
@@ -138,7 +138,7 @@ def test_a_compaction_of_hudis_without_a_commit_of_ours_below_it_is_refused_by_n
     barrier = from_ms(world.environment.now_ms() + 1)
     put = hudi_compacts(world, barrier, without=commit.requested)
     said = f"misses an earlier commit.*compaction={barrier} commit={commit.requested}"
-    for use in (lambda: opened(world), table.refresh, lambda: table.upsert(rows(d=1))):
+    for use in (lambda: opened(world), lambda: look_for_hudi(table), lambda: table.upsert(rows(d=1))):
         with pytest.raises(UnsupportedFeatureError, match=said):
             use()
     for path in put:
@@ -152,7 +152,7 @@ def test_a_compaction_of_hudis_without_a_commit_of_ours_below_it_is_refused_by_n
 def test_a_compaction_of_hudis_with_all_commits_below_it_is_adopted(world: Simulated, table: Table) -> None:
     barrier = from_ms(world.environment.now_ms() + 1)
     hudi_compacts(world, barrier)
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(d=1))
     assert [c.requested for c in tail_of(table).completions if c.adopted] == [barrier]
 
@@ -188,9 +188,9 @@ def hudi_executes(world: Simulated, table: Table, barrier: InstantTime) -> None:
 
 def planned(table: Table) -> InstantTime:
     """A plan that is executed, so that there is a base file to take for Hudi's, and not completed."""
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan)
+    table.maintenance.plans.execute(plan)
     return plan.barrier
 
 
@@ -210,9 +210,9 @@ def test_hudi_is_told_the_sizes_of_a_plan_without_which_its_executor_fails(world
 def test_a_plan_of_ours_that_hudi_executed_is_a_compaction_of_hudis(world: Simulated, table: Table) -> None:
     barrier = planned(table)
     hudi_executes(world, table, barrier)
-    table.refresh()
+    look_for_hudi(table)
     assert shown(world) == {"a": 2, "b": 1}
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     table.upsert(rows(c=4))
     assert not tail_of(table).plans
     assert [c.requested for c in tail_of(table).completions if c.adopted] == [barrier]
@@ -226,7 +226,7 @@ def test_what_an_executor_of_ours_left_of_a_plan_that_hudi_executed_goes_with_it
 ) -> None:
     barrier = planned(table)
     hudi_executes(world, table, barrier)
-    table.refresh()
+    look_for_hudi(table)
     table.upsert(rows(c=4))
     left = [stat.path for stat in world.store.walk("") if (n := data_file_name(stat.path)) and n.instant == barrier]
     assert [HUDIS_TOKEN in path for path in left] == [True]

@@ -30,7 +30,7 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.protocol import Durable, Stat
-from tests.inside import run_sweep, session_of, tail_of
+from tests.inside import look_for_hudi, run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 from tests.tiers import slow
 
@@ -75,22 +75,22 @@ DOORS: dict[str, Callable[[Table], object]] = {
     "upsert, token": lambda table: table.upsert(OLD, token=("app", 1)),
     "delete": lambda table: table.delete(keys=["k0"]),
     "delete, filter": lambda table: table.delete(where=pl.col("n") > 1),
-    "plan_write": lambda table: table.plan_write("upsert", SCHEMA),
+    "jobs.plan": lambda table: table.jobs.plan("upsert", SCHEMA),
     "scan": lambda table: table.scan(),
     "scan, stable": lambda table: table.scan(consistency="stable"),
     "scan, as_of": lambda table: table.scan(as_of=1),
     "polars": scan_table,
     "changes": lambda table: table.changes(),
     "diff": lambda table: table.diff(0, 1),
-    "refresh": lambda table: table.refresh(),
+    "look": look_for_hudi,
     "schema": lambda table: table.schema,
     "version": lambda table: table.version,
     "timeline": lambda table: table.inspect.timeline(),
     "files": lambda table: table.inspect.files(),
-    "plan": lambda table: table.maintenance.plan_compaction(),
+    "plan": lambda table: table.maintenance.plans.schedule(),
     "compact": lambda table: table.maintenance.compact(),
-    "open_plans": lambda table: table.maintenance.open_plans(),
-    "cancel": lambda table: table.maintenance.cancel("20260101000000001"),
+    "open_plans": lambda table: table.maintenance.plans.open(),
+    "cancel": lambda table: table.maintenance.plans.cancel("20260101000000001"),
 }
 
 
@@ -230,7 +230,7 @@ def test_commits_look_at_the_properties_and_read_them_once(make: Make, place: Pl
 def test_tasks_and_driver_of_a_job_refuse_the_next_table(make: Make, path: str) -> None:
     old = make()
     first = table_id(old)
-    job = old.plan_write("upsert", SCHEMA)
+    job = old.jobs.plan("upsert", SCHEMA)
     receipt = job.stage(OLD, task=0)
     new = replaced(path)
     before = files(path)
@@ -239,10 +239,10 @@ def test_tasks_and_driver_of_a_job_refuse_the_next_table(make: Make, path: str) 
         pickle.loads(pickle.dumps(job)).stage(OLD, task=1)
     for handle in (new, Table.open(path)):
         with pytest.raises(TableReplacedError, match=told):
-            handle.complete_write(job, [receipt])
+            handle.jobs.complete(job, [receipt])
         with pytest.raises(TableReplacedError, match=told):
-            handle.complete_write(job, [])
-        handle.abandon_write(job)
+            handle.jobs.complete(job, [])
+        handle.jobs.abandon(job)
     assert files(path) == before
     assert len(rows(new)) == 3
 
@@ -250,16 +250,16 @@ def test_tasks_and_driver_of_a_job_refuse_the_next_table(make: Make, path: str) 
 def test_a_plan_is_executed_and_completed_in_its_own_table_alone(make: Make, path: str) -> None:
     old = make(buckets=1)
     old.upsert(OLD)
-    plan = old.maintenance.plan_compaction()
+    plan = old.maintenance.plans.schedule()
     assert plan is not None
-    done = old.maintenance.execute(plan)
+    done = old.maintenance.plans.execute(plan)
     new = replaced(path)
     before = files(path)
     for handle in (old, new, Table.open(path)):
         with pytest.raises(TableReplacedError):
-            handle.maintenance.execute(pickle.loads(pickle.dumps(plan)))
+            handle.maintenance.plans.execute(pickle.loads(pickle.dumps(plan)))
         with pytest.raises(TableReplacedError):
-            handle.maintenance.complete(plan, done)
+            handle.maintenance.plans.complete(plan, done)
     assert files(path) == before
 
 
@@ -577,12 +577,12 @@ def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(ma
         lambda path, table: table.upsert(OLD, token=("app", 1)),
         lambda path, table: rows(Table.open(path)),
         lambda path, table: rows(table),
-        lambda path, table: table.refresh(),
+        lambda path, table: look_for_hudi(table),
         lambda path, table: table.changes().to_arrow(),
         lambda path, table: table.maintenance.compact(),
-        lambda path, table: table.plan_write("upsert", SCHEMA).stage(OLD, task=0),
+        lambda path, table: table.jobs.plan("upsert", SCHEMA).stage(OLD, task=0),
     ],
-    ids=["upsert", "upsert with a token", "open", "scan", "refresh", "changes", "compact", "stage"],
+    ids=["upsert", "upsert with a token", "open", "scan", "look", "changes", "compact", "stage"],
 )
 def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_one(
     make: Make,

@@ -72,14 +72,14 @@ class World:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.table = Table.create(path, SCHEMA, key="id", partition_by="part", buckets=1, merge={"n": Counter()})
-        self.job = self.table.plan_write("upsert", SCHEMA)
+        self.job = self.table.jobs.plan("upsert", SCHEMA)
 
     def driver(self) -> tuple[Table, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
         return Table._of(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path)), store
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
-        return Table.open(self.path).complete_write(passed(self.job), receipts)
+        return Table.open(self.path).jobs.complete(passed(self.job), receipts)
 
     @property
     def commits(self) -> list[Completion]:
@@ -132,7 +132,7 @@ Meanwhile = Callable[["World", list[Receipt]], Commit | None]
 
 @dataclass
 class Scene:
-    """A driver with the receipts of `ONE` that something happened to, at one moment of `complete_write`.
+    """A driver with the receipts of `ONE` that something happened to, at one moment of `jobs.complete`.
 
     mine: its commit, its error, or None: it died. others: what came of the other driver.
     """
@@ -160,7 +160,7 @@ def scenes(path: Path, meanwhile: Meanwhile | None, *, after: bool = False) -> I
 
         store.arm(at, interrupt, after=after)
         try:
-            scene.mine = driver.complete_write(world.job, scene.receipts)
+            scene.mine = driver.jobs.complete(world.job, scene.receipts)
         except ProcessDied:
             pass
         except CrdtMorError as error:
@@ -244,7 +244,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
 
         with pytest.MonkeyPatch.context() as patch, suppress(ProcessDied):
             patch.setattr(OpenWrite, "expect_file", dying)
-            other.complete_write(world.job, receipts)
+            other.jobs.complete(world.job, receipts)
 
     outcomes = set()
     for scene in scenes(fast_path, takes_over_and_dies):
@@ -283,7 +283,7 @@ def test_two_drivers_may_die_one_after_the_other_at_any_moments(fast_path: Path,
                 receipts = scene.receipts if parts is ONE else staged(world.job, parts)
                 store.arm(at, store.die, after=True)
                 with suppress(ProcessDied):
-                    driver.complete_write(world.job, receipts)
+                    driver.jobs.complete(world.job, receipts)
                 reached.append(store.count >= at)
             check(scene)
             shutil.rmtree(world.path)
@@ -311,7 +311,7 @@ def test_what_an_overtaken_driver_places_late_is_swept(world: World, monkeypatch
 
     monkeypatch.setattr(InterruptedStore, "copy", frozen)
     with pytest.raises(ProcessDied):
-        driver.complete_write(world.job, receipts)
+        driver.jobs.complete(world.job, receipts)
     world.shows(TWO)
     assert len(data_files(world.path)) > len(world.commits[0].files)
     world.sweep()
@@ -388,11 +388,11 @@ def test_a_job_that_was_given_up_never_begins_again(world: World, forgotten: boo
     if forgotten:
         world.forget()
     else:
-        world.table.abandon_write(world.job)
+        world.table.jobs.abandon(world.job)
     for again in (lambda: staged(world.job, TWO), lambda: world.complete(receipts), lambda: world.complete([])):
         with pytest.raises(WriterExpiredError, match="Nothing of the write is visible"):
             again()
-    world.table.abandon_write(world.job)
+    world.table.jobs.abandon(world.job)
     assert not tail_of(world.table).pending
     assert not world.commits
     world.check()
@@ -404,7 +404,7 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
     def notes() -> list[str]:
         return [name for name in files(world.path) if name.startswith(GIVEN_UP)]
 
-    other = world.table.plan_write("upsert", SCHEMA)
+    other = world.table.jobs.plan("upsert", SCHEMA)
     staged(world.job, ONE)
     world.forget()
     assert notes() == [f"{GIVEN_UP}/{world.job.job.name}"]
@@ -424,18 +424,18 @@ def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeyp
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
     monkeypatch.setattr("crdt_mor.events.ticket.JOB_EXPIRY_MS", 60_000)
     session_of(world.table).start()
-    job = Table.open(world.path, environment=SkewedEnvironment(50_000)).plan_write("upsert", SCHEMA)
+    job = Table.open(world.path, environment=SkewedEnvironment(50_000)).jobs.plan("upsert", SCHEMA)
     world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))
     world.table.upsert(frame({"z": 1}))
     assert staged(job, ONE)[0].rows == 3
 
 
 def test_the_receipts_of_another_job_are_refused(world: World) -> None:
-    other = world.table.plan_write("upsert", SCHEMA)
+    other = world.table.jobs.plan("upsert", SCHEMA)
     receipts = staged(other, TWO)
     staged(world.job, ONE)
     with pytest.raises(InvalidInputError, match="a receipt belongs to another job"):
         world.complete(receipts)
-    world.table.complete_write(other, receipts)
+    world.table.jobs.complete(other, receipts)
     world.shows(TWO)
     world.check()

@@ -61,11 +61,11 @@ def test_the_compression_changes_at_any_time_and_no_answer_does(make: Make, plac
 def test_a_plan_keeps_the_compression_that_it_was_made_with(make: Make, place: Place) -> None:
     table = make(buckets=1, compression="lz4", cluster_by="region")
     table.upsert(frame(*MANY))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     assert CompactionPlan.decode(plan.encode(), "plan") == plan
     table.set_properties({"crdt_mor.compression": "zstd"})
-    table.maintenance.execute(plan)
+    table.maintenance.plans.execute(plan)
     assert codecs(place) == [{"LZ4"}]
 
 
@@ -125,10 +125,10 @@ def test_what_a_footer_says_of_keys_is_so_in_any_order(make: Make, place: Place)
 def test_a_plan_keeps_the_order_that_it_was_made_with(make: Make, place: Place) -> None:
     table = make(buckets=1, cluster_by=["n"])
     table.upsert(frame(*MANY))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     table.set_properties({"crdt_mor.cluster_by": "region"})
-    (again,) = place.open().maintenance.open_plans()
+    (again,) = place.open().maintenance.plans.open()
     assert again == plan
     place.open().maintenance.compact(again)
     assert [order for order, _ in bases(place)] == ["linear(n)"]
@@ -142,12 +142,12 @@ def test_executors_of_one_plan_write_the_same_bytes(make: Make, place: Place, mo
     monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 6)
     table = make(buckets=1, cluster_by=["region", "price"], cluster_order="z-order")
     table.upsert(frame(*MANY))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     written: list[dict[str, bytes]] = []
     for threads in ("1", "4"):
         monkeypatch.setattr("crdt_mor.services.service.THREADS", int(threads))
-        outputs = place.open().maintenance.execute(plan)
+        outputs = place.open().maintenance.plans.execute(plan)
         assert [file.rows for file in outputs] == [20]
         written.append({file.path: files(place)[file.path] for file in outputs})
         for file in outputs:
@@ -160,14 +160,14 @@ def test_whoever_finds_a_base_in_another_order_under_its_name_uses_it(make: Make
     table = make(buckets=1, cluster_by=["n"])
     commits = [table.upsert(frame(*MANY)), remove(table, "k07")]
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     stored = json.loads(plan.encode())
     del stored["order"]
     older = CompactionPlan.decode(json.dumps(stored).encode(), "")
     assert older.order == "key"
-    first = place.open().maintenance.execute(older)
-    assert place.open().maintenance.execute(plan) == first
+    first = place.open().maintenance.plans.execute(older)
+    assert place.open().maintenance.plans.execute(plan) == first
     assert table.maintenance.compact(plan)[0].rows == 19
     assert [order for order, _ in bases(place)] == ["key"]
     assert every_answer(table, commits) == before

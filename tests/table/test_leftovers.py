@@ -88,7 +88,7 @@ def test_a_snapshot_that_is_older_than_all_versions_reads_the_newest_segments(fa
     table.maintenance.compact()
     plan = None
     for number in range(40):
-        plan = plan or table.maintenance.plan_compaction()
+        plan = plan or table.maintenance.plans.schedule()
         table.upsert(pa.table({"k": ["k0"], "n": [number]}, schema))
     run_sweep(table)
     found = completions_of(old, value)

@@ -126,18 +126,18 @@ def test_a_file_group_without_a_base_file_is_compacted_fully(make: Make) -> None
     table.upsert(frame(("k0", "y", 1)))
     assert table.maintenance.compact(logs_only=True) == [], "one log of a commit is no work for it"
     table.upsert(frame(("k0", "y", 2)))
-    assert table.maintenance.plan_compaction(logs_only=True, log_files_min=3) is None
+    assert table.maintenance.plans.schedule(logs_only=True, log_files_min=3) is None
     assert table.maintenance.compact(logs_only=True, log_files_min=2)[0].logs_only == 1
 
 
 def test_any_number_of_executors_may_share_it(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("k0", "x", i))) for i in range(3)]
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction(logs_only=True)
+    plan = table.maintenance.plans.schedule(logs_only=True)
     assert plan is not None
     assert "of the logs alone in 1" in str(plan)
     workers = [place.open() for _ in range(3)]
-    outputs = [worker.maintenance.execute(plan) for worker in workers]
+    outputs = [worker.maintenance.plans.execute(plan) for worker in workers]
     assert outputs[0] == outputs[1] == outputs[2]
     assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
     done = [worker.maintenance.compact(plan) for worker in workers]
@@ -150,7 +150,7 @@ def test_who_dies_between_base_and_carry_leaves_work_that_anybody_finishes(
 ) -> None:
     commits = [table.upsert(frame(("k0", "x", i))) for i in range(3)]
     before = every_answer(table, commits)
-    plan = table.maintenance.plan_compaction(logs_only=True)
+    plan = table.maintenance.plans.schedule(logs_only=True)
     assert plan is not None
 
     def die(*_: object) -> None:
@@ -159,7 +159,7 @@ def test_who_dies_between_base_and_carry_leaves_work_that_anybody_finishes(
     with monkeypatch.context() as patch:
         patch.setattr(compaction, "_put_carry", die)
         with pytest.raises(KeyboardInterrupt):
-            table.maintenance.execute(plan)
+            table.maintenance.plans.execute(plan)
     half = {path for path in data_files(place) if plan.barrier in path}
     assert len(half) == 1
     (done,) = place.open().maintenance.compact(plan)
@@ -171,10 +171,10 @@ def test_who_dies_between_base_and_carry_leaves_work_that_anybody_finishes(
 def test_a_cancelled_log_compaction_leaves_no_file(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("k0", "x", i))) for i in range(3)]
     before, files = every_answer(table, commits), data_files(place)
-    plan = table.maintenance.plan_compaction(logs_only=True)
+    plan = table.maintenance.plans.schedule(logs_only=True)
     assert plan is not None
-    table.maintenance.execute(plan)
-    assert table.maintenance.cancel(plan.barrier)
+    table.maintenance.plans.execute(plan)
+    assert table.maintenance.plans.cancel(plan.barrier)
     assert table.maintenance.compact(plan) == []
     assert data_files(place) == files
     assert every_answer(table, commits) == before
@@ -215,11 +215,11 @@ def test_its_plan_is_refused_by_releases_that_would_compact_the_base(make: Make)
     for i in range(3):
         table.upsert(frame(("a", "x", i)))
         table.maintenance.compact() if not i else None
-    full = table.maintenance.plan_compaction()
+    full = table.maintenance.plans.schedule()
     assert full is not None
     assert json.loads(full.encode())["format"] == 1
-    table.maintenance.cancel(full.barrier)
-    plan = table.maintenance.plan_compaction(logs_only=True)
+    table.maintenance.plans.cancel(full.barrier)
+    plan = table.maintenance.plans.schedule(logs_only=True)
     assert plan is not None
     stored = json.loads(plan.encode())
     assert stored["format"] == 2

@@ -113,7 +113,7 @@ def test_upsert_into_a_table_that_is_never_archived_warns_of_nothing(
 
 def test_a_dry_run_says_what_is_due_and_changes_nothing(eager: Table, place: Place) -> None:
     write(eager, 3)
-    plan = eager.maintenance.plan_compaction()
+    plan = eager.maintenance.plans.schedule()
     assert plan is not None
     before = files(place)
     found = eager.maintenance.maintain(dry_run=True)
@@ -166,14 +166,14 @@ def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> N
 
 def test_an_open_plan_that_somebody_left_is_finished_first(eager: Table, place: Place) -> None:
     write(eager, 2)
-    left = eager.maintenance.plan_compaction()
+    left = eager.maintenance.plans.schedule()
     assert left is not None
     write(eager, 2)
     found = place.open().maintenance.maintain()
     assert found.actions[0].why.startswith(f"plan {left.barrier} has been open for ")
     assert found.actions[1].why == "file group 00000000 has 2 logs; the policy is 2"
     assert kinds(eager) == ["base"]
-    assert eager.maintenance.open_plans() == []
+    assert eager.maintenance.plans.open() == []
 
 
 def test_many_groups_are_compacted_in_bounded_plans_and_each_is_seen_by_itself(
@@ -205,7 +205,7 @@ def test_a_plan_that_cannot_be_executed_is_named_and_everything_else_is_done(
     table = make(buckets=2)
     table.set_properties({"crdt_mor.compaction.log_files": "1"})
     table.upsert(frame(("a", "x", 1)))
-    broken = table.maintenance.plan_compaction()
+    broken = table.maintenance.plans.schedule()
     assert broken is not None
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
     execute = service.execute
@@ -242,7 +242,7 @@ def test_who_is_killed_in_the_middle_leaves_what_the_next_run_finishes(
     with pytest.raises(KilledError):
         eager.maintenance.maintain()
     monkeypatch.undo()
-    assert len(place.open().maintenance.open_plans()) == 1
+    assert len(place.open().maintenance.plans.open()) == 1
     found = place.open().maintenance.maintain()
     assert found.actions[0].why.startswith("plan ")
     assert kinds(eager) == ["base"]
@@ -481,8 +481,8 @@ def test_a_write_of_many_processes_does_it_as_well(eager: Table, place: Place) -
     eager.set_properties({"crdt_mor.maintain": "inline"})
     write(eager, 1)
     other = place.open()
-    job = other.plan_write("upsert", SCHEMA)
-    other.complete_write(job, [job.stage(frame(("b", "x", 1)), task=0)])
+    job = other.jobs.plan("upsert", SCHEMA)
+    other.jobs.complete(job, [job.stage(frame(("b", "x", 1)), task=0)])
     assert kinds(eager) == ["base"]
 
 
@@ -517,13 +517,13 @@ def test_a_plan_that_a_dead_writer_left_is_finished_by_a_later_one(simulated: Si
     table = simulated.create(SCHEMA, key="id", buckets=1, maintain="inline")
     table.set_properties(EAGER | {"crdt_mor.compaction.log_files": "3"})
     write(table, 2)
-    left = table.maintenance.plan_compaction()
+    left = table.maintenance.plans.schedule()
     assert left is not None
     write(table, 3)
-    assert table.maintenance.open_plans() == [left], "it is young: its executor may be at work"
+    assert table.maintenance.plans.open() == [left], "it is young: its executor may be at work"
     simulated.environment.sleep(3600)
     write(table, 1)
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert kinds(table) == ["base"]
 
 

@@ -14,6 +14,7 @@ from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
 from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.faults import DelegatingStore
+from tests.inside import look_for_hudi
 from tests.simulated import Simulated
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def place() -> Simulated:
     made = Simulated()
     table = made.create(SCHEMA, key="id")
     table.upsert(rows("a"))
-    table.savepoint("before")
+    table.maintenance.savepoint("before")
     table.upsert(rows("b"), token=("job", 1))
     return made
 
@@ -87,11 +88,11 @@ def test_a_block_whose_commit_a_restore_drops_while_it_begins_is_made_anew(place
 
 def test_a_job_whose_commit_a_restore_drops_before_it_is_completed_says_to_plan_anew(place: Simulated) -> None:
     table = opened(place, place.store)
-    job = table.plan_write("upsert", SCHEMA, token=("job", 1))
+    job = table.jobs.plan("upsert", SCHEMA, token=("job", 1))
     receipt = job.stage(rows("b"), task=0, environment=place.environment)
     table.maintenance.restore("before")
     with pytest.raises(WriterExpiredError, match="plan the write anew"):
-        table.complete_write(job, [receipt])
+        table.jobs.complete(job, [receipt])
 
 
 class After(DelegatingStore):
@@ -110,8 +111,8 @@ class After(DelegatingStore):
 OPERATIONS: dict[str, Callable[[Table], object]] = {
     "rename": lambda table: table.alter(rename={"n": "m"}),
     "drop a column": lambda table: table.alter(drop="n"),
-    "savepoint": lambda table: table.savepoint("second"),
-    "drop a savepoint": lambda table: table.drop_savepoint("before"),
+    "savepoint": lambda table: table.maintenance.savepoint("second"),
+    "drop a savepoint": lambda table: table.maintenance.drop_savepoint("before"),
     "add a rule": lambda table: table.add_rules(check={"positive": "n >= 0"}),
     "set a property": lambda table: table.set_properties({"crdt_mor.retention": "2d"}),
 }
@@ -119,8 +120,8 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
 EFFECTS: dict[str, Callable[[Table], bool]] = {
     "rename": lambda table: table.schema.names == ["id", "m"],
     "drop a column": lambda table: table.schema.names == ["id"],
-    "savepoint": lambda table: [saved.name for saved in table.savepoints()] == ["before", "second"],
-    "drop a savepoint": lambda table: not table.savepoints(),
+    "savepoint": lambda table: [saved.name for saved in table.maintenance.savepoints()] == ["before", "second"],
+    "drop a savepoint": lambda table: not table.maintenance.savepoints(),
     "add a rule": lambda table: [*table.rules.check] == ["positive"],
     "set a property": lambda table: table.properties["crdt_mor.retention"] == "2d",
 }
@@ -137,7 +138,7 @@ def test_what_landed_is_never_told_as_refused_however_much_others_publish_before
     table = opened(place, store)
     store.run = lambda: [other.delete(pa.table({"id": ["x"]})) for _ in range(4)]
     OPERATIONS[name](table)
-    other.refresh()
+    look_for_hudi(other)
     assert EFFECTS[name](other)
 
 

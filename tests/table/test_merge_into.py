@@ -478,7 +478,7 @@ def test_a_key_in_another_partition_is_another_row_where_rows_meet_by_both(in_pa
     table, source = in_lands(("a", "DE", 1), ("b", "DE", 2)), lands(("a", "FR", 5), ("b", "DE", 6), ("c", "FR", 7))
     merge: Any = upserted(table, source, ["id", "land"])
     if in_parts:
-        merge = table.merge_in_parts(
+        merge = table.merge(
             source.schema, on=["id", "land"], parts=1, execute_parts=lambda parts, _: [p.execute(source) for p in parts]
         )
         merge = merge.when_matched_update_all().when_not_matched_insert_all()

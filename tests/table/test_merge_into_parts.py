@@ -50,7 +50,7 @@ def in_parts(
 ) -> tuple[Merged, list[int]]:
     """A merge in parts, and how many rows of the source each of them has had."""
     elsewhere = Elsewhere(source)
-    done = clauses(table.merge_in_parts(source.schema, parts=parts, execute_parts=elsewhere, **options)).execute()
+    done = clauses(table.merge(source.schema, parts=parts, execute_parts=elsewhere, **options)).execute()
     return done, elsewhere.rows
 
 
@@ -89,12 +89,10 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
     keys = SOURCE.select(["id"])
     expected = one.move([row["id"] for row in keys.to_pylist()], partition={"region": "asia"})
     elsewhere = Elsewhere(keys)
-    done = many.move_in_parts(
-        keys.schema, partition={"region": "asia"}, parts=3, execute_parts=elsewhere, token=("move", 1)
-    )
+    done = many.move(keys.schema, partition={"region": "asia"}, parts=3, execute_parts=elsewhere, token=("move", 1))
     assert (done.updated, done.clauses) == (expected.updated, expected.clauses) == (8, (8,))
     assert (len(elsewhere.rows), rows(many)) == (3, rows(one))
-    assert many.move_in_parts(
+    assert many.move(
         keys.schema, partition={"region": "eu"}, parts=3, execute_parts=elsewhere, token=("move", 1)
     ).repeated
     for schema, partition, said in (
@@ -102,7 +100,7 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
         (pa.schema([("n", pa.int64())]), {"region": "eu"}, r"missing=\['id'\]"),
     ):
         with pytest.raises(InvalidInputError, match=said):
-            many.move_in_parts(schema, partition=partition, parts=3, execute_parts=elsewhere)
+            many.move(schema, partition=partition, parts=3, execute_parts=elsewhere)
     assert rows(many) == rows(one)
 
 
@@ -304,8 +302,19 @@ def test_word_that_a_process_leaves_for_the_driver_is_sealed(places: Places) -> 
             spread.receive_outcomes()
         return [part.execute(SOURCE.slice(0, 0)) for part in parts]
 
-    table.merge_in_parts(SCHEMA, parts=2, execute_parts=elsewhere).when_matched_delete().execute()
+    table.merge(SCHEMA, parts=2, execute_parts=elsewhere).when_matched_delete().execute()
     assert leftovers(places("t")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"parts": 2}, "pass parts only with execute_parts"), ({"execute_parts": list}, "maximum number of parts")],
+)
+def test_merge_parts_without_execute_parts_or_the_reverse_are_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        make().merge(SCHEMA, **arguments)
+    with pytest.raises(InvalidInputError, match=said):
+        make().move(SCHEMA, partition={"land": "FR"}, **arguments)
 
 
 def test_a_merge_has_a_part_at_least() -> None:

@@ -346,13 +346,13 @@ def test_a_writer_that_died_is_given_up() -> None:
 
 
 def test_whoever_writes_to_the_old_table_is_told_the_new_address(table: Table, there: Place, move: Move) -> None:
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     pending = [begun(table, ("p", "eu", 1), token=("app", 3))]
     checkpoint = table.scan().checkpoint
 
     def end() -> None:
         pending.pop().__exit__(None, None, None)
-        table.abandon_write(job)
+        table.jobs.abandon(job)
 
     move(table, on_progress=at(closed, end, parts=0))
     tried: list[Callable[[], object]] = [
@@ -362,7 +362,7 @@ def test_whoever_writes_to_the_old_table_is_told_the_new_address(table: Table, t
         lambda: table.overwrite(frame(("x", "eu", 1))),
         table.truncate,
         lambda: table.transaction().__enter__(),
-        lambda: table.plan_write("upsert", SCHEMA),
+        lambda: table.jobs.plan("upsert", SCHEMA),
         table.maintenance.compact,
         table.maintenance.maintain,
         lambda: table.maintenance.erase(keys=["a"]),

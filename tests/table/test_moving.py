@@ -99,7 +99,7 @@ def test_a_row_of_several_writes_moves_as_readers_see_it(
     for land in ("FR", "DE"):
         if in_parts:
             keys, there = pl.DataFrame({"id": [1, 2]}), {"land": land}
-            done = table.move_in_parts(keys.schema, partition=there, parts=1, execute_parts=partial(executed, keys))
+            done = table.move(keys.schema, partition=there, parts=1, execute_parts=partial(executed, keys))
         else:
             done = table.move([1, 2], partition={"land": land})
         assert done.updated == 2
@@ -154,7 +154,7 @@ def test_a_row_that_would_hide_another_does_not_move() -> None:
 
 def test_an_update_of_a_partition_names_move() -> None:
     table = make()
-    for update in (table.update, partial(table.update_in_parts, execute_parts=lambda parts: [])):
+    for update in (table.update, partial(table.update, execute_parts=lambda parts: [])):
         with pytest.raises(
             InvalidInputError, match=r"partition columns: move rows with move\(keys, partition=\{'country': …\}\)"
         ):

@@ -65,8 +65,8 @@ REFUSED: dict[str, Callable[[Table, str], object]] = {
     "append without": lambda t, name: t.append(without(name)),
     "overwrite without": lambda t, name: t.overwrite(without(name)),
     "overwrite of another type": lambda t, name: t.overwrite(with_lists(name)),
-    "plan_write": lambda t, name: t.plan_write("upsert", without(name).schema),
-    "plan_write of another type": lambda t, name: t.plan_write("upsert", with_lists(name).schema),
+    "jobs.plan": lambda t, name: t.jobs.plan("upsert", without(name).schema),
+    "jobs.plan of another type": lambda t, name: t.jobs.plan("upsert", with_lists(name).schema),
     "delete without": lambda t, _: t.delete(without(KEY)),
     "delete of another type": lambda t, _: t.delete(with_lists(KEY)),
     "delete by keys": lambda t, _: t.delete(keys=[([1], "DE")]),
@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[Callable[[Table], object], str]] = {
     "twice": (lambda t: t.append(pa.concat_tables([MORE, MORE]), schema_mode="merge"), "twice in an append"),
     "overwrite": (lambda t: t.overwrite(NULL_KEY, schema_mode="merge"), f"column={KEY}"),
     "block": (lambda t: t.transaction().__enter__().upsert(NULL_KEY, schema_mode="merge"), f"column={KEY}"),
-    "job": (lambda t: t.plan_write("upsert", MORE.drop_columns([COUNT]).schema, schema_mode="merge"), "missing="),
+    "job": (lambda t: t.jobs.plan("upsert", MORE.drop_columns([COUNT]).schema, schema_mode="merge"), "missing="),
 }
 
 

@@ -205,10 +205,10 @@ def test_two_writers_that_grow_one_struct_at_once_meet(around: Around) -> None:
 def test_a_job_planned_before_a_field_came_stages_rows_without_it(around: Around) -> None:
     table = table_of(around.kind(OLD))
     rows = frame(around, OLD, k1=A)
-    job = table.plan_write("upsert", rows.schema)
+    job = table.jobs.plan("upsert", rows.schema)
     first = job.stage(rows, task=0)
     table.upsert(frame(around, NEW, k2=B), schema_mode="merge")
-    table.complete_write(job, [first, job.stage(frame(around, OLD, k3=A), task=1)])
+    table.jobs.complete(job, [first, job.stage(frame(around, OLD, k3=A), task=1)])
     assert values(table) == wrapped(around, k1=A_GROWN, k2=B, k3=A_GROWN)
 
 

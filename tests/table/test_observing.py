@@ -88,11 +88,11 @@ def test_a_repeat_by_token_tells_nothing(table: mor.Table, events: list[mor.obse
 def test_a_distributed_write_is_one_commit_of_the_driver(
     table: mor.Table, simulated: Simulated, events: list[mor.observing.Event]
 ) -> None:
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     clock = simulated.environment
     receipts = [job.stage(frame((key, "eu")), task=task, environment=clock) for task, key in enumerate("ab")]
-    table.complete_write(job, receipts)
-    table.complete_write(job, receipts)
+    table.jobs.complete(job, receipts)
+    table.jobs.complete(job, receipts)
     assert names(events) == ["commit"]
 
 
@@ -107,7 +107,7 @@ def test_a_write_that_fails_tells_that_it_was_rolled_back(table: mor.Table, even
 def test_a_silent_writer_that_is_given_up_is_a_warning(
     table: mor.Table, simulated: Simulated, events: list[mor.observing.Event]
 ) -> None:
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     job.stage(frame(("a", "eu")), task=0, environment=simulated.environment)
     simulated.environment.sleep(timedelta(hours=1).total_seconds())
     table.upsert(frame(("b", "eu")))
@@ -145,10 +145,10 @@ def test_a_compaction_tells_each_of_its_steps(table: mor.Table, events: list[mor
 
 def test_a_plan_that_is_cancelled_says_so_once(table: mor.Table, events: list[mor.observing.Event]) -> None:
     table.upsert(frame(("a", "eu")))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    assert table.maintenance.cancel(plan.barrier)
-    table.maintenance.cancel(plan.barrier)
+    assert table.maintenance.plans.cancel(plan.barrier)
+    table.maintenance.plans.cancel(plan.barrier)
     assert names(events) == ["commit", "plan_scheduled", "plan_cancelled"]
 
 

@@ -106,7 +106,7 @@ def test_a_text_that_is_the_path_of_one_partition_and_the_value_of_another_is_re
     for refused in (
         lambda: table.delete_partitions(["region=1"]),
         lambda: table.overwrite(frame(("b", "region=1", 2)), partitions=["region=1"]),
-        lambda: table.plan_write("overwrite", schema, partitions=["region=1"]),
+        lambda: table.jobs.plan("overwrite", schema, partitions=["region=1"]),
         lambda: table.delete_partitions(["region=2"]),  # there is none of that path, so that it would delete nothing
     ):
         with pytest.raises(InvalidInputError, match=r"two partitions.*by_path='region=.' by_value='region=region=.'"):
@@ -192,10 +192,10 @@ def test_a_write_of_which_nothing_is_left_is_an_empty_commit(table: Table, place
 
 
 def test_tasks_of_a_distributed_write_are_pending_writes_like_others(table: Table) -> None:
-    job = table.plan_write("upsert", frame().schema)
+    job = table.jobs.plan("upsert", frame().schema)
     receipts = [job.stage(frame(("b", "eu", 9), ("c", "us", 9)), task=0), job.stage(frame(("e", "eu", 9)), task=1)]
     table.overwrite(frame(("z", "eu", 2)), partitions="dynamic")
-    assert table.complete_write(job, receipts).rows == 1
+    assert table.jobs.complete(job, receipts).rows == 1
     assert ids(table) == [("a", "us", 1), ("c", "us", 9), ("z", "eu", 2)]
 
 
@@ -211,12 +211,12 @@ def test_the_later_of_two_overwrites_at_once_counts(table: Table) -> None:
 
 
 def test_open_plans_of_what_is_replaced_are_cancelled_and_others_stay(table: Table) -> None:
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     table.overwrite(frame(("z", "asia", 2)), partitions=["asia"])
-    assert len(table.maintenance.open_plans()) == 1
+    assert len(table.maintenance.plans.open()) == 1
     table.overwrite(frame(("z", "eu", 2)), partitions=["eu"])
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert table.maintenance.compact(plan) == []
     table.maintenance.compact()
     assert ids(table) == [("a", "us", 1), ("c", "us", 1), ("z", "asia", 2), ("z", "eu", 2)]

@@ -358,7 +358,7 @@ def test_a_payload_that_is_not_here_is_refused_and_nothing_is_begun(
         lambda: table.scan(columns=["id"]).to_polars(),
         lambda: table.scan().count(),
         table.maintenance.compact,
-        table.maintenance.plan_compaction,
+        table.maintenance.plans.schedule,
     ]
     for attempt in attempts:
         with pytest.raises(UnknownPayloadError, match=message):
@@ -922,7 +922,7 @@ def test_a_payload_that_fails_is_named_and_harms_nothing_else(make: Make) -> Non
     for _ in range(2):
         with pytest.raises(PayloadError, match=message + r" key='a'"):
             table.maintenance.compact()
-        assert table.maintenance.open_plans() == []
+        assert table.maintenance.plans.open() == []
 
     put(table, {"id": "c", "c": 3, "v": "new"})
     table.delete(keys=["a"])
@@ -933,14 +933,14 @@ def test_what_failed_is_compacted_when_its_payload_is_mended(make: Make, monkeyp
     table = make({"c": Brittle()}, one(pa.int64()))
     for c in (1, 666, 5):
         put(table, {"id": "a", "c": c})
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     with pytest.raises(PayloadError, match="the number of the beast"):
-        table.maintenance.execute(plan)
-    assert [open_plan.barrier for open_plan in table.maintenance.open_plans()] == [plan.barrier], "compact cancels it"
+        table.maintenance.plans.execute(plan)
+    assert [open_plan.barrier for open_plan in table.maintenance.plans.open()] == [plan.barrier], "compact cancels it"
     with pytest.raises(PayloadError, match="file group 00000000 cannot be compacted"):
         table.maintenance.compact()
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     monkeypatch.setitem(sys.modules[Brittle.__module__].__dict__, "_not_666", lambda values: values)
     assert table.maintenance.compact()[0].file_groups == 1
     assert rows(table) == [{"id": "a", "c": 666}]

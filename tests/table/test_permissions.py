@@ -18,7 +18,7 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import run_sweep, session_of, tail_of
+from tests.inside import look_for_hudi, run_sweep, session_of, tail_of
 from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002
@@ -67,9 +67,9 @@ def read_everything(path: str) -> None:
     assert scan_table(table).collect().height == 1
     assert table.inspect.timeline().num_rows > 1
     assert table.inspect.files().num_rows == table.inspect.files(first.as_of).num_rows > 0
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     assert "row groups" in str(table.scan().explain())
-    table.refresh()
+    look_for_hudi(table)
 
 
 @pytest.fixture
@@ -216,16 +216,16 @@ def test_a_folder_of_another_user_that_one_may_not_look_into_stops_no_writer(
 def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make: Make, path: str) -> None:
     table = make(partition_by="region", hive_style=False, buckets=1)
     table.upsert(frame(("a", "one", 1)))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    (output,) = table.maintenance.execute(plan)
+    (output,) = table.maintenance.plans.execute(plan)
     os.chmod(Path(path).parent, 0o755)
     os.chmod(f"{path}/one", 0o755)
     shared(path)
     pending = Path(path, f".hoodie/timeline/{plan.barrier}.compaction.requested")
     with user(TWO):
         other = Table.open(path)
-        assert other.maintenance.cancel(plan.barrier)
+        assert other.maintenance.plans.cancel(plan.barrier)
         other.upsert(frame(("b", "two", 1)))
     assert Path(path, output.path).exists()
     assert pending.exists(), "else Hudi's readers would leave out what is committed to this file group from now on"

@@ -61,7 +61,7 @@ def test_compact_compacts_all_others_and_names_the_key_and_what_the_payload_says
     with pytest.raises(PayloadError, match=TOO_LARGE):
         table.maintenance.compact()
     assert len(logs(table)) == 1
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     add(table, "big", by=-1)
     assert [done.file_groups for done in table.maintenance.compact()] == [1]
     assert logs(table) == set()
@@ -93,16 +93,16 @@ def test_maintain_goes_on_with_all_others_and_tries_again_when_something_was_wri
 
 
 def test_a_plan_that_was_left_open_holds_nothing_once_its_key_was_deleted(table: Table) -> None:
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     table.delete(keys=["big"])
     found = table.maintenance.maintain()
     assert found.ok, "the plan cannot be completed, but what it could not do is done"
     assert logs(table) == set()
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
 
 
 def test_compact_executes_what_a_failing_plan_left_open(table: Table) -> None:
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     table.delete(keys=["big"])
     assert [done.file_groups for done in table.maintenance.compact()] == [3, 1]
     assert logs(table) == set()
@@ -130,7 +130,7 @@ def test_writers_that_do_upkeep_commit_and_go_on_with_their_other_file_groups(si
     assert [(event.state, event.inline) for event in told] == [("done", True), ("failed", True)]
     assert "key='big'" in told[1].error
     assert len(logs(table)) == 1
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     table.delete(keys=["big"])
     assert logs(table) == set()
 
@@ -143,7 +143,7 @@ def test_executors_elsewhere_tell_of_what_failed(table: Table) -> None:
         outcomes: list[list[DataFile] | CrdtMorError] = []
         for part in parts:
             try:
-                outcomes.append(table.maintenance.execute(part))
+                outcomes.append(table.maintenance.plans.execute(part))
             except PayloadError as error:
                 outcomes.append(error)
         return outcomes
@@ -159,7 +159,7 @@ def test_executors_elsewhere_tell_of_what_failed(table: Table) -> None:
     add(table, "k0")
     with pytest.raises(CommitUnknownError):
         table.maintenance.compact(execute_parts=failing_store)
-    assert len(table.maintenance.open_plans()) == 1, "it says nothing of a file group: the plan is executed later"
+    assert len(table.maintenance.plans.open()) == 1, "it says nothing of a file group: the plan is executed later"
 
 
 def test_a_damaged_file_stops_the_compaction_of_no_other_file_group(fast_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_damaged_file_stops_the_compaction_of_no_other_file_group(fast_path: P
     assert [(state, groups) for state, groups, _ in found] == [("done", 2), ("failed", 0)]
     assert damaged.name in found[1][2]
     assert missing.name in found[1][2]
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
 
 
 def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group(
@@ -196,15 +196,15 @@ def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group
 
 
 def test_an_erasure_of_other_file_groups_is_finished_and_one_that_cannot_be_says_why(table: Table) -> None:
-    assert table.maintenance.plan_compaction() is not None
+    assert table.maintenance.plans.schedule() is not None
     held, groups = group_of(table, "big"), {key: group_of(table, key) for key in (f"k{i}" for i in range(16))}
     beside = next(key for key, group in groups.items() if group != held)
     same = next(key for key, group in groups.items() if group == held)
     table.maintenance.erase(keys=[beside])
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     with pytest.raises(PayloadError, match=TOO_LARGE):
         table.maintenance.erase(keys=[same])
-    assert table.maintenance.open_plans() == []
+    assert table.maintenance.plans.open() == []
     table.delete(keys=["big"])
     table.maintenance.erase(keys=[same])
 

@@ -325,9 +325,9 @@ def test_a_base_file_that_a_dead_executor_put_lasts_once_the_compaction_is_ackno
     table = make(buckets=1, partition_by="region")
     table.upsert(frame(("a", "x", 1), ("b", "x", 1)))
     before = rows(table)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    kill_after_link(".parquet", lambda: table.maintenance.execute(plan))
+    kill_after_link(".parquet", lambda: table.maintenance.plans.execute(plan))
     assert Table.open(path).maintenance.compact(plan)[0].rows == 2
     disk.cut()
     assert rows(Table.open(path)) == before
@@ -342,9 +342,9 @@ def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowled
     straggler.upsert(frame(("s", "x", 1)))
     table.upsert(frame(("a", "x", 1)))
     before = rows(table)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    kill_after_link(f"{plan.barrier}.log", lambda: table.maintenance.execute(plan))
+    kill_after_link(f"{plan.barrier}.log", lambda: table.maintenance.plans.execute(plan))
     assert Table.open(path).maintenance.compact(plan)[0].carried == 1
     disk.cut()
     assert rows(Table.open(path)) == before
@@ -369,10 +369,10 @@ def test_a_file_that_a_dead_driver_placed_lasts_once_the_write_is_acknowledged(
 ) -> None:
     table = make(buckets=1, partition_by="region")
     table.upsert(frame(("a", "x", 1)))
-    job = table.plan_write("upsert", frame().schema)
+    job = table.jobs.plan("upsert", frame().schema)
     receipts = [job.stage(frame(("a", "x", 2)), task=0)]
-    kill_after_link(".log.1_", lambda: table.complete_write(job, receipts))
-    Table.open(path).complete_write(job, receipts)
+    kill_after_link(".log.1_", lambda: table.jobs.complete(job, receipts))
+    Table.open(path).jobs.complete(job, receipts)
     disk.cut()
     assert rows(Table.open(path), "id", "n") == [("a", 2)]
 
@@ -382,17 +382,17 @@ def test_a_write_that_is_told_that_it_was_made_before_lasts(make: Make, path: st
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 1)))
     token = ("job", 1)
-    job = table.plan_write("upsert", frame().schema, token=token)
+    job = table.jobs.plan("upsert", frame().schema, token=token)
     receipts = [job.stage(frame(("a", "x", 2)), task=0)]
-    kill_after_link(TIMELINE, lambda: table.complete_write(job, receipts), holds=b'[["job",1,')
+    kill_after_link(TIMELINE, lambda: table.jobs.complete(job, receipts), holds=b'[["job",1,')
     again = Table.open(path)
     if way == "transaction":
         assert again.upsert(frame(("a", "x", 2)), token=token).repeated
     elif way == "planned":
-        repeated = again.plan_write("upsert", frame().schema, token=token)
-        assert again.complete_write(repeated, []).repeated
+        repeated = again.jobs.plan("upsert", frame().schema, token=token)
+        assert again.jobs.complete(repeated, []).repeated
     else:
-        assert again.complete_write(job, receipts).repeated
+        assert again.jobs.complete(job, receipts).repeated
     disk.cut()
     assert rows(Table.open(path), "id", "n") == [("a", 2)]
 
@@ -438,7 +438,7 @@ def test_what_a_restore_has_dropped_stays_away(make: Make, path: str, disk: Disk
     table = make(buckets=1, partition_by="region")
     if not empty:
         table.upsert(frame(("a", "x", 1)))
-    table.savepoint("s")
+    table.maintenance.savepoint("s")
     table.upsert(frame(("b", "x", 2)))
     table.maintenance.compact()
     table.maintenance.restore("s")
@@ -454,7 +454,7 @@ def test_what_a_cut_leaves_of_a_restore_that_is_under_way_is_one_moment_of_befor
     """Whatever is deleted last may be back; of what was deleted before it nothing is."""
     table = make(buckets=1, partition_by="region")
     table.upsert(frame(("a", "x", 1)))
-    table.savepoint("s")
+    table.maintenance.savepoint("s")
     for n in (2, 3):
         table.upsert(frame(("b", "x", n)))
     delete, seen = LocalStore.delete, []
@@ -476,10 +476,10 @@ def test_the_files_of_a_write_and_of_a_plan_that_are_given_up_go_for_good_before
 ) -> None:
     table = make(buckets=1, partition_by="region")
     table.upsert(frame(("a", "x", 1)))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan)
-    table.maintenance.cancel(plan.barrier)
+    table.maintenance.plans.execute(plan)
+    table.maintenance.plans.cancel(plan.barrier)
     monkeypatch.setattr("crdt_mor.events.write.complete", _fails)
     with pytest.raises(KeyError):
         in_block(table, ("b", "x", 2))

@@ -22,7 +22,7 @@ from crdt_mor.errors import WriterExpiredError
 from crdt_mor.merge.oracle import Meaning
 from crdt_mor.payloads import Counter
 from crdt_mor.testing import Contribution, MergeRule, SimulatedEnvironment, fold
-from tests.inside import store_of
+from tests.inside import look_for_hudi, store_of
 from tests.simulated import Simulated
 from tests.tiers import one_in
 
@@ -41,7 +41,7 @@ def rows(n: int, *keys: str) -> pl.DataFrame:
 
 def shown(table: Table, **options: object) -> dict[str, int]:
     """What a new process sees in the table."""
-    table.refresh()
+    look_for_hudi(table)
     found = table.scan(**options).to_polars()  # type: ignore[arg-type]
     return dict(zip(found["id"], found["n"], strict=True))
 
@@ -185,13 +185,13 @@ def overlapping(table: Table, batches: list[pl.DataFrame], between: Callable[[],
 
 def in_parts(table: Table, batches: list[pl.DataFrame], between: Callable[[], None]) -> list[Commit]:
     """Each is staged by tasks, a row each, one of them twice, beside the others."""
-    jobs = [table.plan_write("upsert", SCHEMA) for _ in batches]
+    jobs = [table.jobs.plan("upsert", SCHEMA) for _ in batches]
     commits = []
     for job, batch in zip(jobs, batches, strict=True):
         tasks = [*range(batch.height), 0]
         receipts = {task: job.stage(batch[task : task + 1], task=task, environment=table.environment) for task in tasks}
         between()
-        commits.append(table.complete_write(job, list(receipts.values())))
+        commits.append(table.jobs.complete(job, list(receipts.values())))
     return commits
 
 

@@ -144,9 +144,9 @@ def test_a_file_is_read_batch_by_batch(folder: Path) -> None:
 
 def test_many_files_become_one_commit_while_one_of_them_is_in_memory(folder: Path) -> None:
     paths, table = written(folder, "parquet", *map(part, range(4))), Table.create(folder / "t", SCHEMA, key="id")
-    job = table.plan_write("upsert", mor.read_files(paths))
+    job = table.jobs.plan("upsert", mor.read_files(paths))
     receipts = [job.stage(mor.read_files(path), task=number) for number, path in enumerate(paths)]
-    assert table.complete_write(job, receipts).rows == 8
+    assert table.jobs.complete(job, receipts).rows == 8
     assert table.count() == 8
 
 

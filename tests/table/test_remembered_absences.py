@@ -40,7 +40,7 @@ def uri(fast_module_path: Path) -> Iterator[Path]:
             table.upsert(pa.table({"id": ["a"], "n": [n]}))
             if n == 3:
                 table.maintenance.compact()
-        assert table.maintenance.plan_compaction() is not None
+        assert table.maintenance.plans.schedule() is not None
         yield folder
 
 

@@ -67,10 +67,10 @@ def again(table: Table) -> Table:
 
 def test_a_savepoint_names_what_the_table_shows_wherever_a_moment_is_taken(table: Table) -> None:
     write(table, 1)
-    made = table.savepoint("before-backfill", comment="of May")
+    made = table.maintenance.savepoint("before-backfill", comment="of May")
     write(table, 2)
-    assert [(s.name, s.comment) for s in again(table).savepoints()] == [("before-backfill", "of May")]
-    assert table.savepoints() == [made]
+    assert [(s.name, s.comment) for s in again(table).maintenance.savepoints()] == [("before-backfill", "of May")]
+    assert table.maintenance.savepoints() == [made]
     for reader in (table, again(table)):
         assert shown(reader, as_of="before-backfill") == {1}
         assert reader.count(as_of="before-backfill") == 6
@@ -85,30 +85,30 @@ def test_a_savepoint_names_what_the_table_shows_wherever_a_moment_is_taken(table
 @pytest.mark.parametrize("name", ["", "now", "3", "2026-01-31", "a b", "a:b", "ä", "a" * 129, None, 3])
 def test_a_name_is_one_that_names_nothing_else(table: Table, name: object) -> None:
     with pytest.raises(InvalidInputError, match="a savepoint name begins with a letter"):
-        table.savepoint(name)  # type: ignore[arg-type]
+        table.maintenance.savepoint(name)  # type: ignore[arg-type]
 
 
 def test_a_name_is_taken_once_until_it_is_dropped(table: Table) -> None:
-    table.savepoint("a")  # of an empty table
+    table.maintenance.savepoint("a")  # of an empty table
     write(table, 1)
     with pytest.raises(InvalidInputError, match="a savepoint of this name exists already"):
-        table.savepoint("a")
+        table.maintenance.savepoint("a")
     assert shown(table, as_of="a") == set()
-    table.drop_savepoint("a")
+    table.maintenance.drop_savepoint("a")
     with pytest.raises(InvalidInputError, match="no savepoint of this name"):
-        table.drop_savepoint("a")
-    table.savepoint("a")
+        table.maintenance.drop_savepoint("a")
+    table.maintenance.savepoint("a")
     assert shown(table, as_of="a") == {1}
     with pytest.raises(InvalidInputError, match="at most 1024 bytes"):
-        table.savepoint("b", comment="x" * 1025)
+        table.maintenance.savepoint("b", comment="x" * 1025)
 
 
 @pytest.mark.slow
 def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(table: Table) -> None:
     write(table, 0)
     write(table, 1)
-    table.savepoint("one")
-    at = table.savepoints()[0].at
+    table.maintenance.savepoint("one")
+    at = table.maintenance.savepoints()[0].at
     for n in range(2, 12):
         write(table, n)
         table.maintenance.compact()
@@ -121,7 +121,7 @@ def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(tab
     with pytest.raises(SnapshotExpiredError):
         table.diff("one", "now")
     before = len(files(table))
-    table.drop_savepoint("one")
+    table.maintenance.drop_savepoint("one")
     table.maintenance.clean(commits=1, readers=NONE)
     assert len(files(table)) < before
     with pytest.raises(SnapshotExpiredError):
@@ -130,20 +130,20 @@ def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(tab
 
 def test_an_erasure_names_the_savepoint_that_holds_the_rows(table: Table) -> None:
     write(table, 1)
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     with pytest.raises(InvalidInputError, match=r"drop_savepoint\('one'\), then erase again.*savepoint=one"):
         table.maintenance.erase(keys=[3])
-    table.drop_savepoint("one")
+    table.maintenance.drop_savepoint("one")
     table.maintenance.erase(keys=[3])
     assert table.count() == 5
-    table.savepoint("after")
+    table.maintenance.savepoint("after")
     table.maintenance.erase(keys=[99])  # whose file group is not known to hold nothing
     assert table.count() == 5
 
 
 def test_hudi_is_told_of_a_savepoint_as_long_as_it_is_there(table: Table) -> None:
     commit = write(table, 1)
-    table.savepoint("one", comment="of May")
+    table.maintenance.savepoint("one", comment="of May")
     saved = tail_of(table).savepoints[0].saved
     names = [name for name in told(table) if "savepoint" in name]
     assert names == [f"{commit.requested_at}.savepoint.inflight", f"{commit.requested_at}_{saved}.savepoint"]
@@ -151,24 +151,24 @@ def test_hudi_is_told_of_a_savepoint_as_long_as_it_is_there(table: Table) -> Non
     data = store_of(table).read(f"{folder}/{names[1]}")
     assert data is not None
     assert set(decode_savepoint(data, names[1])) == files(table)
-    table.savepoint("the-same")
+    table.maintenance.savepoint("the-same")
     assert [name for name in told(table) if "savepoint" in name] == names
-    table.drop_savepoint("one")
+    table.maintenance.drop_savepoint("one")
     assert not [name for name in told(table) if "savepoint" in name]
 
 
 def test_files_of_a_savepoint_that_a_crash_left_are_swept(table: Table) -> None:
     write(table, 1)
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     store, folder = store_of(table), hudi_folder_of(table)
     left = {path: store.read(path) for path in [f"{folder}/{n}" for n in told(table) if "savepoint" in n]}
-    table.drop_savepoint("one")
+    table.maintenance.drop_savepoint("one")
     for path, data in left.items():
         assert data
         store.put(path, data)
     run_sweep(table)
     assert not [name for name in told(table) if "savepoint" in name]
-    table.savepoint("two")
+    table.maintenance.savepoint("two")
     run_sweep(table)
     assert len([name for name in told(table) if "savepoint" in name]) == 2
 
@@ -179,7 +179,7 @@ def test_files_of_a_savepoint_that_a_crash_left_are_swept(table: Table) -> None:
 def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table: Table) -> None:
     write(table, 1)
     table.maintenance.compact()
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     before = files(table)
     later = write(table, 2)
     table.maintenance.compact()
@@ -189,7 +189,7 @@ def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table
     assert (would.commits, len(would.instants), would.dry_run) == (2, 3, True)
     assert shown(table) == {3}
     done = table.maintenance.restore(to="one")
-    assert (done.commits, done.files, done.to) == (2, would.files, table.savepoints()[0].at)
+    assert (done.commits, done.files, done.to) == (2, would.files, table.maintenance.savepoints()[0].at)
     assert "2 commits dropped" in str(done)
     for reader in (table, again(table)):
         assert shown(reader) == shown(reader, as_of="one") == {1}
@@ -256,7 +256,7 @@ def test_followers_are_told_that_history_was_cut_or_miss_nothing(table: Table) -
 def test_pending_writes_and_open_plans_are_given_up(table: Table) -> None:
     first = write(table, 1)
     write(table, 2)
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     tx = table.transaction()
     tx.__enter__()
@@ -298,7 +298,7 @@ def test_columns_that_were_added_stay_and_hudi_finds_them(table: Table) -> None:
 
 
 def test_a_table_goes_back_to_before_its_first_commit(table: Table) -> None:
-    table.savepoint("empty")
+    table.maintenance.savepoint("empty")
     write(table, 1)
     table.maintenance.compact()
     table.maintenance.restore("empty")
@@ -310,7 +310,7 @@ def test_a_table_goes_back_to_before_its_first_commit(table: Table) -> None:
 
 def test_tokens_go_back_with_the_commits_that_carried_them(table: Table) -> None:
     write(table, 1, token=("a", 1))
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     write(table, 2, token=("a", 2))
     write(table, 3, token=("b", 7))
     table.maintenance.restore("one")
@@ -326,7 +326,7 @@ def test_a_token_that_the_table_may_have_forgotten_is_refused_rather_than_guesse
         table.maintenance.compact()
     table.maintenance.clean(commits=1, readers=NONE)
     run_sweep(table)
-    table.savepoint("eight")
+    table.maintenance.savepoint("eight")
     write(table, 9, token=("a", 9))
     table.maintenance.restore("eight")
     assert table.upsert(pl.DataFrame({"id": [0], "n": [5]}), token=("a", 8)).repeated
@@ -335,11 +335,11 @@ def test_a_token_that_the_table_may_have_forgotten_is_refused_rather_than_guesse
 
 def test_a_restore_beside_the_moments_that_it_cannot_reach(table: Table) -> None:
     commits = [write(table, n) for n in range(4)]
-    table.savepoint("three")
+    table.maintenance.savepoint("three")
     write(table, 4)
     with pytest.raises(InvalidInputError, match=r"drop_savepoint them first.*savepoints=\['three'\]"):
         table.maintenance.restore(commits[1])
-    table.drop_savepoint("three")
+    table.maintenance.drop_savepoint("three")
     table.maintenance.clean(commits=2, readers=NONE)
     with pytest.raises(SnapshotExpiredError, match="a clean dropped the history"):
         table.maintenance.restore(commits[1])
@@ -373,7 +373,7 @@ def test_rows_that_were_erased_do_not_come_back(table: Table) -> None:
 
 
 def test_erased_rows_that_no_savepoint_shows_do_not_hold_up_a_restore_to_one(table: Table) -> None:
-    table.savepoint("empty")
+    table.maintenance.savepoint("empty")
     write(table, 1)
     table.maintenance.erase(keys=[3])
     table.maintenance.restore("empty")
@@ -403,7 +403,7 @@ def test_what_is_archived_is_not_dropped_and_a_savepoint_keeps_the_table_restora
         commits.append(write(table, n))
         table.maintenance.compact()
         if n == 4:
-            table.savepoint("four")
+            table.maintenance.savepoint("four")
     assert table.maintenance.archive(keep_commits=1).instants > 4
     with pytest.raises(UnsupportedFeatureError, match="are archived, and Hudi's readers"):
         table.maintenance.restore(commits[1])
@@ -414,7 +414,7 @@ def test_what_is_archived_is_not_dropped_and_a_savepoint_keeps_the_table_restora
 def test_counters_count_again_what_was_dropped(simulated: Simulated) -> None:
     table = simulated.create(SCHEMA, key="id", merge={"n": Counter()})
     table.upsert(pl.DataFrame({"id": [0], "n": [1]}))
-    table.savepoint("one")
+    table.maintenance.savepoint("one")
     table.upsert(pl.DataFrame({"id": [0], "n": [10]}))
     table.maintenance.compact()
     table.upsert(pl.DataFrame({"id": [0], "n": [100]}))

@@ -58,38 +58,38 @@ def test_nothing_holds_stable_reads_back_any_more(table: mor.Table) -> None:
 
 
 def test_a_job_of_many_processes_is_given_up_with_what_its_tasks_have_staged(table: mor.Table) -> None:
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     receipt = job.stage(frame(("b", "eu", 2)), task=0)
     instant = the_pending(table)
     assert files_of(table, instant)
     assert table.maintenance.roll_back(instant).kind == "write"
     assert files_of(table, instant) == []
     with pytest.raises(mor.errors.WriterExpiredError):
-        table.complete_write(job, [receipt])
+        table.jobs.complete(job, [receipt])
 
 
 def test_an_open_plan_is_cancelled_with_its_outputs(table: mor.Table) -> None:
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    files = table.maintenance.execute(plan)
+    files = table.maintenance.plans.execute(plan)
     done = table.maintenance.roll_back(plan.barrier)
     assert (done.kind, str(done).partition(":")[0]) == (
         "compaction",
         f"cancelled the plan of compaction {plan.barrier}",
     )
     assert not [name for name in files_of(table, plan.barrier) if not name.endswith(".json")]
-    assert table.maintenance.complete(plan, files) is None
+    assert table.maintenance.plans.complete(plan, files) is None
     assert table.count() == 1
 
 
 def test_the_moment_names_a_write_as_well(table: mor.Table) -> None:
-    table.plan_write("upsert", SCHEMA).stage(frame(("b", "eu")), task=0)
+    table.jobs.plan("upsert", SCHEMA).stage(frame(("b", "eu")), task=0)
     (since,) = table.inspect.pending()["since"].to_pylist()
     assert table.maintenance.roll_back(since).kind == "write"
 
 
 def test_what_was_given_up_before_is_said_to_be_also_once_it_is_forgotten(table: mor.Table) -> None:
-    table.plan_write("upsert", SCHEMA).stage(frame(("b", "eu")), task=0)
+    table.jobs.plan("upsert", SCHEMA).stage(frame(("b", "eu")), task=0)
     instant = the_pending(table)
     table.maintenance.roll_back(instant)
     again = table.maintenance.roll_back(instant)
@@ -129,9 +129,9 @@ def test_what_is_no_instant_is_refused(table: mor.Table, instant: object) -> Non
 
 
 def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
-    table.maintenance.execute(plan)
+    table.maintenance.plans.execute(plan)
     sticky = refusing("delete", of=lambda path: path.endswith(".parquet"))
     other = mor.Table.open(table.uri, store=ScriptedStore(mor.store.LocalStore(table.uri), sticky))
     done = other.maintenance.roll_back(plan.barrier)

@@ -52,11 +52,11 @@ def in_a_block(table: Table, frame: pl.DataFrame) -> None:
 
 
 def by_many(table: Table, frame: pl.DataFrame, operation: Literal["upsert", "overwrite"] = "upsert") -> None:
-    job = table.plan_write(operation, SCHEMA)
+    job = table.jobs.plan(operation, SCHEMA)
     try:
-        table.complete_write(job, [job.stage(frame, task=0)])
+        table.jobs.complete(job, [job.stage(frame, task=0)])
     except ConstraintViolationError:
-        table.abandon_write(job)
+        table.jobs.abandon(job)
         raise
 
 
@@ -71,13 +71,11 @@ def updated(table: Table, frame: pl.DataFrame) -> None:
 
 def updated_in_parts(table: Table, frame: pl.DataFrame) -> None:
     price = pl.lit(frame["price"][-1], pl.Float64)
-    table.update_in_parts({"price": price}, execute_parts=lambda parts: [part.execute() for part in parts])
+    table.update({"price": price}, execute_parts=lambda parts: [part.execute() for part in parts])
 
 
 def merged_in_parts(table: Table, frame: pl.DataFrame) -> None:
-    merge = table.merge_in_parts(
-        SCHEMA, parts=1, execute_parts=lambda parts, _: [part.execute(frame) for part in parts]
-    )
+    merge = table.merge(SCHEMA, parts=1, execute_parts=lambda parts, _: [part.execute(frame) for part in parts])
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
@@ -153,11 +151,11 @@ def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.s
 
 def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
-    job = table.plan_write("upsert", SCHEMA)
+    job = table.jobs.plan("upsert", SCHEMA)
     table.add_rules(check={"positive": "price > 0"})
     with pytest.raises(ConstraintViolationError):
         job.stage(rows(BAD), task=0)
-    table.abandon_write(job)
+    table.jobs.abandon(job)
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
@@ -174,8 +172,8 @@ def test_a_column_that_is_not_given_has_its_default(store: mor.store.MemoryStore
     assert table.scan().to_polars().sort("id").rows() == [
         (1, 1.0, "DE", 1), (2, 2.0, None, None), (3, 3.0, "DE", 1), (4, None, "IT", 1), (5, 5.0, "DE", 1),
     ]  # fmt: skip
-    job = table.plan_write("upsert", {"id": pl.Int64, "price": pl.Float64})
-    table.complete_write(job, [job.stage(rows((6, 6.0, "", 0)).select("id", "price"), task=0)])
+    job = table.jobs.plan("upsert", {"id": pl.Int64, "price": pl.Float64})
+    table.jobs.complete(job, [job.stage(rows((6, 6.0, "", 0)).select("id", "price"), task=0)])
     assert table.scan(filter="id = 6").to_polars().rows() == [(6, 6.0, "DE", 1)]
     with pytest.raises(mor.errors.SchemaMismatchError, match="price"):
         table.upsert(rows(GOOD).select("id"))

@@ -49,7 +49,7 @@ def begun(table: Table, price: str, wait: timedelta = NOW) -> None:
 
 
 def in_parts(table: Table, price: str, wait: timedelta = NOW) -> None:
-    table.update_in_parts({"price": price}, "price < 4", execute_parts=here, wait=wait)
+    table.update({"price": price}, "price < 4", execute_parts=here, wait=wait)
 
 
 Update = Callable[..., None]

@@ -64,25 +64,27 @@ def test_what_it_reads_is_explained(make: Make) -> None:
 
 def test_what_needs_other_processes_says_that_memory_is_not_shared(memory: Table) -> None:
     scan = memory.scan()
-    job = memory.plan_write("upsert", SCHEMA)
+    job = memory.jobs.plan("upsert", SCHEMA)
     for thing in (memory, scan, scan.parts()[0], memory.changes(), job):
         with pytest.raises(UnsupportedFeatureError, match=r"cannot be pickled.*store=MemoryStore"):
             pickle.dumps(thing)
 
 
 def test_threads_share_what_is_in_memory(memory: Table) -> None:
-    job = memory.plan_write("upsert", SCHEMA)
-    memory.complete_write(job, [job.stage(frame(("c", "eu", 7)), task=0)])
-    plan = memory.maintenance.plan_compaction()
+    job = memory.jobs.plan("upsert", SCHEMA)
+    memory.jobs.complete(job, [job.stage(frame(("c", "eu", 7)), task=0)])
+    plan = memory.maintenance.plans.schedule()
     assert plan is not None
-    files = [file for part in plan.parts() for file in memory.maintenance.execute(pickle.loads(pickle.dumps(part)))]
-    memory.maintenance.complete(plan, files)
+    files = [
+        file for part in plan.parts() for file in memory.maintenance.plans.execute(pickle.loads(pickle.dumps(part)))
+    ]
+    memory.maintenance.plans.complete(plan, files)
     assert rows(memory, "id", "n") == [("a", 1), ("b", 3), ("c", 7)]
 
 
 def test_a_store_that_can_be_pickled_goes_along(path: str) -> None:
     table = Table.create("by its store", SCHEMA, key="id", store=LocalStore(path))
     table.upsert(frame(A))
-    job = sent(table.plan_write("upsert", SCHEMA))
-    table.complete_write(job, [job.stage(frame(B), task=0)])
+    job = sent(table.jobs.plan("upsert", SCHEMA))
+    table.jobs.complete(job, [job.stage(frame(B), task=0)])
     assert rows(sent(table), "id") == rows(Table.open(path), "id") == [("a",), ("b",)]

@@ -63,8 +63,8 @@ def test_write_of_text_files_without_schema_reads_the_types_of_the_table(
     table = table_of(kind)
     with table.transaction() as tx:
         tx.upsert(mor.read_files(path))
-    job = table.plan_write("upsert", mor.read_files(path))
-    table.complete_write(job, [job.stage(mor.read_files(path), task=0)])
+    job = table.jobs.plan("upsert", mor.read_files(path))
+    table.jobs.complete(job, [job.stage(mor.read_files(path), task=0)])
     table.merge(mor.read_files(path)).when_matched_update_all().execute()
     assert values_of(table) == values
     table.delete(mor.read_files(path))

@@ -83,7 +83,7 @@ VERBS: dict[str, Callable[[Table], Any]] = {
     "delete": lambda table: table.delete(where="n = 1"),
     "merge": merged,
     "overwrite": lambda table: table.overwrite(rows("b")),
-    "save": lambda table: table.savepoint("here"),
+    "save": lambda table: table.maintenance.savepoint("here"),
     "update": lambda table: table.update({"n": "n + 1"}),
     "upsert": lambda table: table.upsert(rows("b")),
 }
@@ -134,10 +134,13 @@ def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outc
 
 STEPS: dict[str, tuple[Callable[[Table], Any], Callable[[Table], Any]]] = {
     "add_rules": (lambda table: None, lambda table: table.add_rules(not_null="n")),
-    "drop_savepoint": (lambda table: table.savepoint("here"), lambda table: table.drop_savepoint("here")),
+    "drop_savepoint": (
+        lambda table: table.maintenance.savepoint("here"),
+        lambda table: table.maintenance.drop_savepoint("here"),
+    ),
     "erase": (lambda table: None, lambda table: table.maintenance.erase(where="n = 1")),
     "erase columns": (lambda table: None, lambda table: table.maintenance.erase(where="n = 1", columns=["n"])),
-    "restore": (lambda table: table.savepoint("here"), lambda table: table.maintenance.restore("here")),
+    "restore": (lambda table: table.maintenance.savepoint("here"), lambda table: table.maintenance.restore("here")),
 }
 """Calls that go on after their event: what precedes the table's last upsert, and the call."""
 
@@ -175,7 +178,7 @@ def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError
 
 
 def _shown(table: Table) -> object:
-    return table.to_arrow().to_pylist(), table.rules, table.savepoints()
+    return table.to_arrow().to_pylist(), table.rules, table.maintenance.savepoints()
 
 
 @pytest.mark.parametrize(

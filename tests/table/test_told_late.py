@@ -161,10 +161,10 @@ def test_a_token_is_repeated_though_its_commit_is_dropped() -> None:
     scene.others()
     table = scene.opened()
     shown = table.scan().to_arrow()
-    job = table.plan_write("upsert", shown.schema, token=token)
+    job = table.jobs.plan("upsert", shown.schema, token=token)
     with table.transaction(token=token) as tx:
         tx.delete(keys=["k0"])
-    for again in (table.upsert(rows(5), token=token), tx.commit, table.complete_write(job, [])):
+    for again in (table.upsert(rows(5), token=token), tx.commit, table.jobs.complete(job, [])):
         assert again == replace(first, rows=0, deletes=0, repeated=True)
     assert scene.opened().scan().to_arrow() == shown
 

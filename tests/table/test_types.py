@@ -69,7 +69,7 @@ table.upsert("rows.csv")  # refused
 table.upsert([{"id": "a"}])  # refused
 table.append({"id": ["a"]})  # refused
 table.delete(5)  # refused
-table.file_groups(5)  # refused
+table.jobs.file_groups(5)  # refused
 tx.upsert(5)  # refused
 nothing: mor.Data = object()  # refused
 mor.Table.create("t", 5, key="id")  # refused

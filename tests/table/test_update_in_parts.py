@@ -75,7 +75,7 @@ def test_it_is_what_one_process_makes(places: Places, settings: str) -> None:
     elsewhere = Elsewhere()
     assigned, where = {"n": "n + 3", "price": pl.col("price") + 100}, "n % 3 = 1"
     expected = one.update(assigned, where)
-    commit = many.update_in_parts(assigned, where, execute_parts=elsewhere)
+    commit = many.update(assigned, where, execute_parts=elsewhere)
     assert (commit.rows, commit.deletes, commit.repeated) == (expected.rows, 0, False)
     assert elsewhere.parts > 1
     assert rows(many) == rows(one)
@@ -83,7 +83,7 @@ def test_it_is_what_one_process_makes(places: Places, settings: str) -> None:
     with one.transaction(isolation="serializable") as tx:
         tx.delete(where="n > 15")
     assert tx.commit is not None
-    gone = many.delete_in_parts("n > 15", execute_parts=elsewhere)
+    gone = many.delete(where="n > 15", execute_parts=elsewhere)
     assert (gone.rows, gone.deletes) == (0, tx.commit.deletes)
     assert rows(many) == rows(one)
     assert [r["operation"] for r in many.history().to_pylist()] == [r["operation"] for r in one.history().to_pylist()]
@@ -98,7 +98,7 @@ def test_a_payload_that_keeps_a_state_knows_what_comes_before() -> None:
     table = make(schema=schema, merge={"tags": ORSet()})
     written = pa.schema([("id", pa.int64()), ("tags", pa.struct({"add": pa.list_(pa.string())}))])
     table.upsert(pa.table({"id": [*range(8)], "tags": [{"add": ["a", "b"]}] * 8}, written))
-    table.update_in_parts({"tags": pl.lit(["b", "c"])}, "id < 6", execute_parts=in_process)
+    table.update({"tags": pl.lit(["b", "c"])}, "id < 6", execute_parts=in_process)
     shown = dict(table.scan().to_polars().rows())
     expected = {i: ["b", "c"] if i < 6 else ["a", "b"] for i in range(8)}
     assert {key: sorted(tags) for key, tags in shown.items()} == expected
@@ -108,16 +108,16 @@ def test_a_payload_that_keeps_a_state_knows_what_comes_before() -> None:
 @pytest.mark.parametrize("where", ["n > 1000", "region = 'xx'"])
 def test_where_nothing_matches_a_commit_says_so(where: str) -> None:
     table = filled(make(partition_by="region"))
-    updated = table.update_in_parts({"n": 0}, where, execute_parts=in_process)
-    deleted = table.delete_in_parts(where, execute_parts=in_process)
+    updated = table.update({"n": 0}, where, execute_parts=in_process)
+    deleted = table.delete(where=where, execute_parts=in_process)
     assert [(one.rows, one.deletes) for one in (updated, deleted)] == [(0, 0)] * 2
     assert updated.version < deleted.version == table.version
 
 
 def test_a_table_without_rows_has_no_parts() -> None:
     table = make()
-    assert table.update_in_parts({"n": 0}, execute_parts=never).rows == 0
-    assert table.delete_in_parts("n = 0", execute_parts=never).deletes == 0
+    assert table.update({"n": 0}, execute_parts=never).rows == 0
+    assert table.delete(where="n = 0", execute_parts=never).deletes == 0
 
 
 def test_only_file_groups_in_which_the_condition_can_hold_are_parts() -> None:
@@ -128,19 +128,19 @@ def test_only_file_groups_in_which_the_condition_can_hold_are_parts() -> None:
         counted.append(len(parts))
         return in_process(parts)
 
-    table.update_in_parts({"n": 0}, "region = 'eu'", execute_parts=counting)
-    table.update_in_parts({"n": 0}, execute_parts=counting)
+    table.update({"n": 0}, "region = 'eu'", execute_parts=counting)
+    table.update({"n": 0}, execute_parts=counting)
     assert counted == [1, 2]
 
 
 def test_a_token_makes_it_once() -> None:
     table = filled(make())
-    first = table.update_in_parts({"n": "n + 1"}, execute_parts=in_process, token=("job", 1))
+    first = table.update({"n": "n + 1"}, execute_parts=in_process, token=("job", 1))
     before = rows(table)
-    again = table.update_in_parts({"n": "n + 1"}, execute_parts=never, token=("job", 1))
+    again = table.update({"n": "n + 1"}, execute_parts=never, token=("job", 1))
     assert (again.repeated, again.version, again.rows) == (True, first.version, first.rows)
     assert rows(table) == before
-    info = table.delete_in_parts("n = 3", execute_parts=in_process, commit_info={"message": "threes"})
+    info = table.delete(where="n = 3", execute_parts=in_process, commit_info={"message": "threes"})
     last = table.history().to_pylist()[0]
     assert (last["version"], dict(last["commit_info"])["message"]) == (info.version, "threes")
 
@@ -161,7 +161,7 @@ def test_what_ends_while_the_parts_are_computed_changes_nothing_of_them() -> Non
         return [*done, *(part.execute() for part in parts[1:])]
 
     before = dict(table.scan(columns=["id", "n"]).to_polars().rows())
-    table.update_in_parts({"n": "n + 1"}, execute_parts=beside)
+    table.update({"n": "n + 1"}, execute_parts=beside)
     expected = {key: n + 1 for key, n in before.items()} | {"k1": 500, "new": 7}
     assert {key: n for key, _, n, _ in rows(table)} == expected
     table.maintenance.compact()
@@ -175,7 +175,7 @@ def test_an_earlier_write_is_waited_for_before_there_are_parts() -> None:
     straggler.__enter__()
     straggler.upsert(frame(("k1", "eu", 500, 1.0)))
     with pytest.raises(EarlierWritePendingError, match="waited_s=2"):
-        table.update_in_parts({"n": "n + 1"}, execute_parts=never, wait=timedelta(seconds=2))
+        table.update({"n": "n + 1"}, execute_parts=never, wait=timedelta(seconds=2))
     assert table.inspect.pending().num_rows == 1, "the update was given up"
 
     class Ending(SimulatedEnvironment):
@@ -185,7 +185,7 @@ def test_an_earlier_write_is_waited_for_before_there_are_parts() -> None:
                 straggler.__exit__(None, None, None)
 
     waiting = Table.open("memory", store=table._store, environment=Ending(stem="waiting"))
-    waiting.update_in_parts({"n": "n + 1"}, "id = 'k1'", execute_parts=in_process)
+    waiting.update({"n": "n + 1"}, "id = 'k1'", execute_parts=in_process)
     assert {key: n for key, _, n, _ in rows(table)}["k1"] == 501
 
 
@@ -198,7 +198,7 @@ def test_a_later_update_waits_for_one_in_parts() -> None:
             other.update({"n": 0}, wait=timedelta(seconds=1))
         return in_process(parts)
 
-    table.update_in_parts({"n": "n + 1"}, execute_parts=beside)
+    table.update({"n": "n + 1"}, execute_parts=beside)
 
 
 def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
@@ -216,7 +216,7 @@ def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
         raise Died
 
     with pytest.raises(Died):
-        driver.update_in_parts({"n": 0}, execute_parts=dying)
+        driver.update({"n": 0}, execute_parts=dying)
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)
     with pytest.raises(WriterExpiredError):
         held[1].execute()  # a task that comes when all is over
@@ -229,12 +229,13 @@ def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("update", "said"),
     [
-        (lambda t: t.update_in_parts({"m": 1}, execute_parts=never), "no such columns"),
-        (lambda t: t.update_in_parts({"id": "'x'"}, execute_parts=never), "cannot change key columns"),
-        (lambda t: t.update_in_parts({"n": 1}, "m = 1", execute_parts=never), "m"),
-        (lambda t: t.update_in_parts({"price": "'dear'"}, execute_parts=never), "price"),
-        (lambda t: t.delete_in_parts("n + 1", execute_parts=never), "a filter must be true or false"),
-        (lambda t: t.update_in_parts({"n": 1}, execute_parts=never, wait=timedelta(-1)), "wait"),
+        (lambda t: t.update({"m": 1}, execute_parts=never), "no such columns"),
+        (lambda t: t.update({"id": "'x'"}, execute_parts=never), "cannot change key columns"),
+        (lambda t: t.update({"n": 1}, "m = 1", execute_parts=never), "m"),
+        (lambda t: t.update({"price": "'dear'"}, execute_parts=never), "price"),
+        (lambda t: t.delete(where="n + 1", execute_parts=never), "a filter must be true or false"),
+        (lambda t: t.update({"n": 1}, execute_parts=never, wait=timedelta(-1)), "wait"),
+        (lambda t: t.delete(keys=["a"], execute_parts=never), "execute_parts only with where"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_begins(update: Callable[[Table], Commit], said: str) -> None:
@@ -259,8 +260,8 @@ def test_what_the_rows_tell_is_the_error_of_the_part_and_leaves_nothing() -> Non
         return outcomes
 
     with pytest.raises(InvalidInputError, match=r"lower ordering value .* before=14 after=13"):
-        table.update_in_parts({"n": "CASE WHEN n = 14 THEN 13 ELSE n END"}, execute_parts=failing)
+        table.update({"n": "CASE WHEN n = 14 THEN 13 ELSE n END"}, execute_parts=failing)
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)
     with pytest.raises(InvalidInputError, match=r"must return, for each part .* given=\['PartDone'\]"):
-        table.update_in_parts({"price": 1.0}, execute_parts=lambda parts: in_process(parts)[:1])
+        table.update({"price": 1.0}, execute_parts=lambda parts: in_process(parts)[:1])
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)

@@ -86,7 +86,7 @@ Change = Callable[[Table, timedelta], object]
 CHANGES: Final[dict[str, Change]] = {
     "update": lambda table, wait: table.update({"v": "v + 1"}, wait=wait),
     "block": in_a_block,
-    "parts": lambda table, wait: table.update_in_parts({"v": "v + 1"}, execute_parts=here, wait=wait),
+    "parts": lambda table, wait: table.update({"v": "v + 1"}, execute_parts=here, wait=wait),
     "merge": lambda table, wait: (
         table.merge(rows(a=1), wait=wait).when_matched_update({"v": "target.v + source.v"}).execute()
     ),

@@ -168,11 +168,11 @@ def test_of_a_transaction_and_of_a_compaction(fast_path: Path) -> None:
     table, store, _, _ = made(fast_path / "table", {})
     with table.transaction() as tx:
         assert try_at_every_moment(store, tx, lambda tx: rows(tx.scan().to_arrow()))
-    plan = table.maintenance.plan_compaction()
+    plan = table.maintenance.plans.schedule()
     assert plan is not None
     store.arm(0, False)
     store._vanish()
     with pytest.raises(SnapshotExpiredError, match="file="):
-        table.maintenance.execute(plan)
+        table.maintenance.plans.execute(plan)
     store.restore()
     assert table.maintenance.compact(plan)

@@ -38,8 +38,8 @@ def sound(fast_module_path: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
         folder = made(fast_module_path / "sound")
-        opened(folder).savepoint("kept")
-        assert opened(folder).maintenance.plan_compaction() is not None
+        opened(folder).maintenance.savepoint("kept")
+        assert opened(folder).maintenance.plans.schedule() is not None
         return at_work(folder)
 
 

@@ -19,7 +19,7 @@ from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.payloads import Counter
 from crdt_mor.services import verify
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
-from tests.inside import session_of
+from tests.inside import look_for_hudi, session_of
 from tests.simulation import foreign_commits
 from tests.table.damaged import edited
 
@@ -107,7 +107,7 @@ def test_verify_hudis_log_has_a_block_that_is_not_read_names_the_file_and_reads_
     first = table.upsert(foreign_commits.rows("a"))
     began = from_ms(to_ms(first.completed_at) + 2)
     hudi_commits(table, foreign_commits.rows("b"), began, from_ms(to_ms(began) + 2))
-    table.refresh()
+    look_for_hudi(table)
     (log,) = (path for path in (fast_path / "t").glob(".*.log.*") if str(began) in path.name)
     data = log.read_bytes()
     log.write_bytes(data.replace(bytes([0, 0, 0, BlockKind.PARQUET]), bytes([0, 0, 0, BlockKind.HFILE]), 1))

@@ -178,7 +178,7 @@ def test_a_segment_is_said_to_be_needed_by_no_snapshot(sealed: Path) -> None:
 
 @pytest.mark.slow
 def test_an_open_plan_is_gone(folder: Path) -> None:
-    plan = opened(folder).maintenance.plan_compaction()
+    plan = opened(folder).maintenance.plans.schedule()
     assert plan is not None
     at_work(folder)
     assert verified(folder).is_sound
@@ -317,7 +317,7 @@ def test_a_partition_has_lost_its_metadata_or_that_says_nothing(folder: Path) ->
 @pytest.mark.slow
 def test_the_file_of_a_savepoint_is_gone_or_of_another(folder: Path) -> None:
     """Hudi's cleaner would remove what the savepoint keeps."""
-    opened(folder).savepoint("kept")
+    opened(folder).maintenance.savepoint("kept")
     assert verified(at_work(folder)).is_sound
     (told,) = (folder / HUDI).glob("*.savepoint")
     data = told.read_bytes()

@@ -176,7 +176,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "compact": lambda table: table.maintenance.compact(),
     "clean": lambda table: table.maintenance.clean(),
     "archive": lambda table: table.maintenance.archive(),
-    "plan": lambda table: table.maintenance.plan_compaction(),
+    "plan": lambda table: table.maintenance.plans.schedule(),
     "erase": lambda table: table.maintenance.erase(where="v = 2"),
     "properties": lambda table: table.set_properties({"crdt_mor.cluster_by": "v"}),
     "restore": lambda table: table.maintenance.restore(0),

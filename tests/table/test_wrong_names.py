@@ -42,7 +42,7 @@ def merge(table: Table, **source: Any) -> Any:
 
 def merge_in_parts(table: Table, name: str) -> Any:
     source = row(id="a", land="DE", **{name: 1})
-    parts = table.merge_in_parts(source.schema, parts=1, execute_parts=lambda ps, _: [p.execute(source) for p in ps])
+    parts = table.merge(source.schema, parts=1, execute_parts=lambda ps, _: [p.execute(source) for p in ps])
     return parts.when_matched_update_all().execute()
 
 
@@ -57,8 +57,8 @@ DOORS: dict[str, Callable[[Table, str], object]] = {
     "update, SQL": lambda t, name: t.update({"price": f"{name} + 1"}),
     "update, expression": lambda t, name: t.update({"price": pl.col(name) + 1}),
     "update, where": lambda t, name: t.update({"price": 1}, where=f"{name} = 1"),
-    "update in parts": lambda t, name: t.update_in_parts({name: 1}, execute_parts=each),
-    "update in parts, where": lambda t, name: t.update_in_parts({"price": 1}, f"{name} = 1", execute_parts=each),
+    "update in parts": lambda t, name: t.update({name: 1}, execute_parts=each),
+    "update in parts, where": lambda t, name: t.update({"price": 1}, f"{name} = 1", execute_parts=each),
     "delete": lambda t, name: t.delete(where=f"{name} = 1"),
     "merge, on": lambda t, name: t.merge(row(**{name: 1}), on=[name]).when_matched_delete().execute(),
     "merge, all": lambda t, name: merge(t, **{name: 1}).when_matched_update_all().execute(),
@@ -80,9 +80,9 @@ DOORS: dict[str, Callable[[Table, str], object]] = {
     "append": lambda t, name: t.append(row(id="b", land="DE", **{name: 1})),
     "overwrite, partition": lambda t, name: t.overwrite(row(id="b", land="DE"), partitions=[{name: "DE"}]),
     "declared columns": lambda t, name: t.transaction(columns=["price", name]).__enter__(),
-    "declared columns of a job": lambda t, name: t.plan_write("upsert", row(id="a", land="DE").schema, columns=[name]),
+    "declared columns of a job": lambda t, name: t.jobs.plan("upsert", row(id="a", land="DE").schema, columns=[name]),
     "declared partitions": lambda t, name: t.transaction(partitions=[{name: "DE"}]).__enter__(),
-    "plan_write": lambda t, name: t.plan_write("upsert", row(id="a", land="DE", **{name: 1}).schema),
+    "jobs.plan": lambda t, name: t.jobs.plan("upsert", row(id="a", land="DE", **{name: 1}).schema),
     "alter": lambda t, name: t.alter(rename={name: "other"}),
     "comment": lambda t, name: t.alter(comment={name: "other"}),
 }
@@ -108,7 +108,7 @@ MERGING: dict[str, Callable[[Table, pa.Table], object]] = {
     "upsert": lambda t, rows: t.upsert(rows, schema_mode="merge"),
     "append": lambda t, rows: t.append(rows, schema_mode="merge"),
     "overwrite": lambda t, rows: t.overwrite(rows, schema_mode="merge"),
-    "plan_write": lambda t, rows: t.plan_write("upsert", rows.schema, schema_mode="merge"),
+    "jobs.plan": lambda t, rows: t.jobs.plan("upsert", rows.schema, schema_mode="merge"),
     "merge": lambda t, rows: t.merge(rows).when_matched_update_all().execute(),
     "without merge": lambda t, rows: t.upsert(rows),
 }
@@ -131,8 +131,8 @@ def test_another_column_gets_a_former_name_by_a_rename() -> None:
 
 def test_a_job_declares_columns_that_its_rows_bring(table: Table) -> None:
     brought = row(id="a", land="DE", **{"What for": 1}).schema
-    job = table.plan_write("upsert", brought, columns=["What for"], schema_mode="merge")
-    table.abandon_write(job)
+    job = table.jobs.plan("upsert", brought, columns=["What for"], schema_mode="merge")
+    table.jobs.abandon(job)
 
 
 OWN = ["_change_type", "_commit_version", "_Commit_Timestamp", "_hoodie_x", "_crdt_x"]
@@ -154,7 +154,7 @@ def test_no_new_column_has_a_name_of_the_tables_or_the_changes_own(name: str) ->
         lambda: table.upsert(odd, schema_mode="merge"),
         lambda: table.append(own, schema_mode="merge"),
         lambda: table.overwrite(own, schema_mode="merge"),
-        lambda: table.plan_write("upsert", own.schema, schema_mode="merge"),
+        lambda: table.jobs.plan("upsert", own.schema, schema_mode="merge"),
         lambda: table.alter(rename={"n": name}),
         lambda: Table.create_from("other", own, key="id", store=MemoryStore()),
         lambda: Table.create_from(

@@ -116,13 +116,13 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
         both.upsert(in_german(rows(("f", "tue", "F", 6, [], 6))))
     assert both.commit is not None
     yield both.commit
-    job = table.plan_write("upsert", table.schema, **said(application="backfill"))
+    job = table.jobs.plan("upsert", table.schema, **said(application="backfill"))
     tasks = rows(("a", "mon", "A4", 1000, ["job"], 3)), rows(("a", "mon", "A5", 2000, ["job"], 4))
     receipts = [job.stage(in_german(part), task=number, environment=clock) for number, part in enumerate(tasks)]
-    yield table.complete_write(job, receipts, **said(message="two tasks"))
-    forgotten = table.plan_write("upsert", table.schema)
+    yield table.jobs.complete(job, receipts, **said(message="two tasks"))
+    forgotten = table.jobs.plan("upsert", table.schema)
     forgotten.stage(in_german(rows(("x", "mon", "never", 1, None, None))), task=0, environment=clock)
-    table.abandon_write(forgotten)
+    table.jobs.abandon(forgotten)
     clock.sleep(120)
     begun(table)  # never completes
     yield table.upsert(in_german(rows(("c", "tue", "C3", 300, ["w"], 2))))
@@ -131,12 +131,12 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     late.__exit__(None, None, None)
     assert late.commit is not None
     yield late.commit
-    cancelled = table.maintenance.plan_compaction()
+    cancelled = table.maintenance.plans.schedule()
     assert cancelled is not None
-    table.maintenance.cancel(cancelled.barrier)
+    table.maintenance.plans.cancel(cancelled.barrier)
     yield table.upsert(in_german(rows(("g", "mon", "G", 8, ["g"], 8))))
-    assert table.maintenance.plan_compaction() is not None  # stays open
-    left = table.plan_write("upsert", table.schema)
+    assert table.maintenance.plans.schedule() is not None  # stays open
+    left = table.jobs.plan("upsert", table.schema)
     left.stage(in_german(rows(("y", "mon", "not yet", 1, None, None))), task=0, environment=clock)
     yield table.upsert(in_german(rows(("a", "mon", "A6", 5000, ["end"], 1))), token=("nightly", 18))
 
@@ -253,10 +253,11 @@ def rewritten(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     yield table.overwrite(rows(20, "mon", "tue"), token=("writer", 2))
     yield table.upsert(rows(30, "thu"))
     yield table.delete_partitions(["mon"])
-    table.savepoint("first", comment="before the others")
+    saving: Any = table if hasattr(table, "savepoint") else table.maintenance  # earlier releases have it on the table
+    saving.savepoint("first", comment="before the others")
     table.upsert(rows(40, "mon").head(2), token=("writer", 3))
-    table.savepoint("second")
-    table.drop_savepoint("second")
+    saving.savepoint("second")
+    saving.drop_savepoint("second")
     begun(table)
     table.upsert(rows(50, "mon", "thu"), token=("writer", 4))
     table.truncate()
@@ -289,7 +290,7 @@ def grouped(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
 if hasattr(mor.errors, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
     TABLES = (*TABLES, upkeep)
-if hasattr(mor.Table, "savepoint"):  # nor do they change their minds
+if hasattr(mor.Table, "overwrite"):  # nor do they change their minds
     TABLES = (*TABLES, rewritten)
 with suppress(ImportError):  # nor do they commit for one another
     from tests.posting import in_a_crowd, post
@@ -349,7 +350,7 @@ def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]
         "changes": {moment: plain(table.changes(since=moment, until=end)) for moment in moments[1::4]},
         "images": plain(table.changes(since=moments[0], until=end, images=True)),
         "pending": table.inspect.timeline().column("state").to_pylist().count("pending"),
-        "open_plans": [plan.barrier for plan in table.maintenance.open_plans()],
+        "open_plans": [plan.barrier for plan in table.maintenance.plans.open()],
     } | ({"history": history(table), "properties": dict(table.properties)} if hasattr(table, "history") else {})
 
 

@@ -86,7 +86,7 @@ def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[
     _require_commits(table, then)
     assert dict(table.properties) == then.get("properties", {})
     assert table.inspect.timeline().column("state").to_pylist().count("pending") == then["pending"]
-    assert [plan.barrier for plan in table.maintenance.open_plans()] == then["open_plans"]
+    assert [plan.barrier for plan in table.maintenance.plans.open()] == then["open_plans"]
 
 
 @pytest.mark.costly

@@ -29,7 +29,7 @@ def shop() -> mor.Table:
     table = world.create(SCHEMA, key="id", buckets=4, merge=merge, check=check, name="shop")
     for step in range(STEPS):
         _step(world, table, step)
-    table.savepoint("before-sale")
+    table.maintenance.savepoint("before-sale")
     _dead(_begun(table, "report", "nightly report"))
     world.environment.sleep(400)
     _begun(table, "backfill", "prices of May")

@@ -144,5 +144,6 @@ def _hudi(table: mor.Table) -> Iterator[Sign]:
     yield Sign("note" if said.startswith("no other engine") else "fine", "other engines", said)
     if (migration := table.inspect.migration()) is not None:
         yield Sign("note", "migration", str(migration))
-    if table.handed_over is not None:
-        yield Sign("note", "handed over", f"handed over to Hudi's writers since {table.handed_over:%Y-%m-%d %H:%M} UTC")
+    since = table.inspect.handed_over()
+    if since is not None:
+        yield Sign("note", "handed over", f"handed over to Hudi's writers since {since:%Y-%m-%d %H:%M} UTC")

@@ -105,7 +105,7 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
             {"name": field.name, "type": str(field.type), "payload": payloads.get(field.name)} for field in table.schema
         ],
         "recent_commits": recent_commits(timeline),
-        "savepoints": [{"name": one.name, "comment": one.comment} for one in table.savepoints()],
+        "savepoints": [{"name": one.name, "comment": one.comment} for one in table.maintenance.savepoints()],
     }
 
 

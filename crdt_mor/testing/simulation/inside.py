@@ -22,5 +22,10 @@ def tail_of(table: Seated) -> Timeline:
     return session_of(table).tail()
 
 
+def look_for_hudi(table: Seated) -> None:
+    """Find Hudi's new commits now; an open table looks for them once a minute."""
+    session_of(table).views.sealed(look=True)
+
+
 def hudi_folder_of(table: Seated) -> str:
     return session_of(table).publisher.projector.folder

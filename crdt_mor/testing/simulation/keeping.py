@@ -27,7 +27,7 @@ _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 
 
 def plan(world: World, process: Busy, action: Action) -> str:
-    made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
+    made = process.table.maintenance.plans.schedule(logs_only=action.how == "logs only")
     if not world.has_moved_from(process) and made:
         world.state.setdefault("plans", []).append(made)
     return f"plans a compaction{'' if made else ', of which nothing is due'}"
@@ -43,7 +43,7 @@ def execute(world: World, process: Busy, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to execute"
-    world.open_now(process).maintenance.execute(found)
+    world.open_now(process).maintenance.plans.execute(found)
     return f"executes the plan of {found.barrier} without completing it"
 
 
@@ -60,7 +60,7 @@ def cancel(world: World, process: Busy, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to cancel"
-    done = world.open_now(process).maintenance.cancel(found.barrier)
+    done = world.open_now(process).maintenance.plans.cancel(found.barrier)
     return f"cancels the plan of {found.barrier}{'' if done else ', which is over'}"
 
 
@@ -108,7 +108,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
         return f"{text}, and waits for pending writes"
     except (InvalidInputError, SchemaMismatchError) as error:
         # A dead process can leave a savepoint or a migration, and the key may be renamed.
-        if not (world.observer.savepoints() or world.has_moved or world.columns.changed != alterations):
+        if not (world.observer.maintenance.savepoints() or world.has_moved or world.columns.changed != alterations):
             raise
         return f"{text}, and is refused: {_first_words(error)}"
     return text
@@ -116,7 +116,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
 
 def savepoint(world: World, process: Busy, action: Action) -> str:
     name = f"s{action.number}"
-    saved = world.open_now(process).savepoint(name)
+    saved = world.open_now(process).maintenance.savepoint(name)
     if not world.has_moved_from(process):
         world.state.setdefault("savepoints", {})[name] = saved.at
     return f"saves the table's moment as {name}"
@@ -130,7 +130,7 @@ def drop_savepoint(world: World, process: Busy, action: Action) -> str:
     name = names[int(action.pick * len(names))]
     world.state["history is given up"] = True
     del saved[name]
-    world.open_now(process).drop_savepoint(name)
+    world.open_now(process).maintenance.drop_savepoint(name)
     return f"drops the savepoint {name}"
 
 

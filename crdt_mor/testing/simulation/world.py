@@ -23,7 +23,7 @@ from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.chance import Chance
 from crdt_mor.testing.simulation.columns import Columns
-from crdt_mor.testing.simulation.inside import tail_of
+from crdt_mor.testing.simulation.inside import look_for_hudi, tail_of
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Ledger, Write
 from crdt_mor.testing.simulation.machine import Calls, Disk, Machine, Trace, Trouble
@@ -284,7 +284,7 @@ class World:
 
     def _look(self) -> None:
         if self.ledger.foreign:
-            self.observer.refresh()  # otherwise Hudi's commits are found once a minute
+            look_for_hudi(self.observer)  # otherwise Hudi's commits are found once a minute
         rows = self.observer.history().to_pylist()
         self.ledger.sync(rows[::-1], self._deleted_in)
         self.columns.look(self.observer.schema.names)

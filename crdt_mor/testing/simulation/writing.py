@@ -194,12 +194,12 @@ def job(world: World, process: Busy, action: Action) -> str:
 
     def distributed(by: Busy, token: Token, info: Info) -> Commit:
         parts = [frame_of(world, (row,)) for row in rows]
-        planned = by.table.plan_write("upsert", parts[0].schema, token=token, commit_info=info)
+        planned = by.table.jobs.plan("upsert", parts[0].schema, token=token, commit_info=info)
         receipts = [planned.stage(part, task=n, environment=by.machine) for n, part in enumerate(parts)]
         if action.how == "repeated":
             receipts[0] = planned.stage(parts[0], task=0, environment=by.machine)
-        commit = by.table.complete_write(planned, receipts)
-        again = by.table.complete_write(planned, receipts)
+        commit = by.table.jobs.complete(planned, receipts)
+        again = by.table.jobs.complete(planned, receipts)
         if not again.repeated or again.requested_at != commit.requested_at:
             raise BrokenPromiseError("nothing-twice", f"a job was completed twice: {commit} and {again}")
         return commit
