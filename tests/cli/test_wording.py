@@ -81,6 +81,8 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
             "copy it, Table.create(...).append(Table.open(...).scan())",
             "copy it with crdt-mor cat URI --format parquet > rows.parquet and crdt-mor create-from NEW rows.parquet",
         ),
+        ("write to it with Table.open(uri).upsert(...). path=t", "write to it with crdt-mor upsert. path=t"),
+        ("it is one: pass Table.open('t') instead. path=t", "it is one: use crdt-mor copy or crdt-mor migrate. path=t"),
         ("call cancel_migration(removed=True)", "call crdt-mor cancel-migration URI --removed"),
         ("delete such keys first, delete(..., plain=True)", "delete such keys first, crdt-mor delete with --plain"),
         ("move it on with update=True", "move it on with --update"),
