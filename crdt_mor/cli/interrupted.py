@@ -16,7 +16,7 @@ LEFT: Final = {
     **dict.fromkeys(
         (
             "cat", "count", "diff", "why", "ui", "show", "schema", "history", "timeline", "files", "savepoints", "laws",
-            "simulate", "verify", "check-store", "doctor", "demo",
+            "simulate", "verify", "check-store", "doctor",
         ),
         _READS,
     ),
@@ -32,6 +32,7 @@ LEFT: Final = {
         ("compact", "clean", "archive", "maintain", "drop-metadata-table", "repair", "rollback", "cancel-migration"),
         _CONTINUES,
     ),
+    "demo": "Delete its folder or address, which is named above. A rerun starts over elsewhere",
     "create-from": "There is no table, unless the load had just ended. Run the same command again to start over",
     "copy": (
         "The copy cannot be read yet, or still shows its earlier moment. Run the same command again to copy the "
