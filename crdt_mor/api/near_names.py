@@ -23,6 +23,7 @@ METHODS: Final = {
     **dict.fromkeys(("files", "file_uris", "get_add_actions"), "inspect.files()"),
     **dict.fromkeys(("load_as_version", "load_with_datetime", "as_of", "at_version"), "scan(as_of=)"),
     "load_cdf": "changes(images=True)",
+    "drop": "alter(drop=) for columns; no method deletes a table",
     "show": "head()",
     "log": "history()",
     "timeline": "inspect.timeline()",

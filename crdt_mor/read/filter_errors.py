@@ -73,7 +73,7 @@ _NO_SQL: Final = re.compile(f"{_UNPARSED}|{_NO_EXPRESSION}")
 
 def not_a_filter(given: object) -> InvalidInputError:
     return InvalidInputError(
-        f"pass `filter` as a polars expression or SQL text, {_EXAMPLE}. type={type(given).__name__} filter={given!r}"
+        f"pass a condition as a polars expression or SQL text, {_EXAMPLE}. type={type(given).__name__} given={given!r}"
     )
 
 
