@@ -342,7 +342,7 @@ def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
     source = Path(like) if like is not None else schema
     assert source is not None
     check_inputs([source])
-    return read_schema(source, how)
+    return read_schema(source, how, of_rows=like is not None)
 
 
 def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:

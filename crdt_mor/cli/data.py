@@ -7,14 +7,16 @@ the types of the target table.
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
@@ -90,7 +92,7 @@ READING: Final = Reading()
 
 
 def read_data(path: Path, schema: pa.Schema, how: Reading = READING) -> pa.Table:
-    content = _content(path)
+    content = content_of(path)
     return _read(path, content, _form(path, content, how), schema, how)
 
 
@@ -170,13 +172,13 @@ def _is_keyboard() -> bool:
     return sys.stdin.isatty()
 
 
-def _content(path: Path) -> Content:
+def content_of(path: Path) -> Content:
     """Return a function that opens the file's content. A pipe is read into memory, since it can be read only once."""
     if path != STDIN and path.is_file():
         if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
             return _unpacked(path)
         return lambda: pa.OSFile(str(path))
-    everything = pa.py_buffer(sys.stdin.buffer.read() if path == STDIN else path.read_bytes())
+    everything = _in_arrow(sys.stdin.buffer if path == STDIN else io.BytesIO(path.read_bytes()))
     if not everything.size:
         raise mor.InvalidInputError(f"the input is empty. file={path}")
     return lambda: pa.BufferReader(everything)
@@ -185,10 +187,20 @@ def _content(path: Path) -> Content:
 def _unpacked(path: Path) -> Content:
     try:
         with pa.input_stream(str(path), compression="gzip") as packed:
-            text = pa.py_buffer(packed.read())
+            text = _in_arrow(packed)
     except OSError as error:
         raise mor.InvalidInputError(f"the file cannot be read as gzip: {error} file={path}") from error
     return lambda: pa.BufferReader(text)
+
+
+def _in_arrow(source: Any) -> pa.Buffer:
+    """Read a file into memory of Arrow, whose threads may free a part of it after Python's end.
+
+    Freeing Python's bytes then would abort the process.
+    """
+    sink = pa.BufferOutputStream()
+    shutil.copyfileobj(source, sink)
+    return sink.getvalue()
 
 
 def _named(path: Path) -> InputFormat | None:
@@ -252,11 +264,14 @@ _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema, Reading], pa.Tab
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
-    """Return the schema of a data file, or of a JSON object as `crdt-mor schema` prints it."""
-    content = _content(path)
+def read_schema(path: Path, how: Reading = READING, *, of_rows: bool = False) -> pa.Schema:
+    """Return the schema of a data file, or of a JSON object as `crdt-mor schema` prints it.
+
+    A JSON object of texts names types. With `of_rows`, it is a row unless all its texts are types.
+    """
+    content = content_of(path)
     form = _form(path, content, how)
-    if form in (InputFormat.json, InputFormat.jsonl) and (spelled := _spelled(content)) is not None:
+    if form in (InputFormat.json, InputFormat.jsonl) and (spelled := _spelled(content, of_rows)) is not None:
         return spelled
     if form is InputFormat.parquet:
         with _read_as(form, path), int96.ParquetFile(content()) as file:
@@ -265,7 +280,7 @@ def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
     return _read(path, content, form, pa.schema([]), how).schema.remove_metadata()
 
 
-def _spelled(content: Content) -> pa.Schema | None:
+def _spelled(content: Content, of_rows: bool) -> pa.Schema | None:
     try:
         document = json.loads(content().read())
     except (ValueError, RecursionError):
@@ -275,7 +290,7 @@ def _spelled(content: Content) -> pa.Schema | None:
     if not (isinstance(document, dict) and all(isinstance(kind, str) for kind in document.values())):
         return None
     kinds = {name: type_of(kind) for name, kind in document.items()}
-    if not any(kinds.values()):
+    if not kinds or (of_rows and not all(kinds.values())):
         return None
     return pa.schema([pa.field(name, kind or _unknown(name, document[name])) for name, kind in kinds.items()])
 

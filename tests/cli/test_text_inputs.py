@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
+from crdt_mor.cli import data
 from crdt_mor.cli.main import app
 from crdt_mor.cli.type_names import type_of
 
@@ -137,9 +141,44 @@ def test_object_of_types_is_a_schema_wherever_it_comes_from(fast_path: Path, nam
         source = (fast_path / "s").rename(fast_path / name)
     run("create", fast_path / "t", "--schema", source, "--key", "a", stdin=text)
     assert mor.Table.open(fast_path / "t").schema == pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
-    rows_of_texts = b'{"a": "x", "b": "y"}\n'
-    run("create", fast_path / "u", "--like", "-", "--key", "a", stdin=rows_of_texts)
+
+
+@pytest.mark.parametrize("kinds", [{"a": "in64"}, {"a": "string", "b": "number"}])
+def test_schema_with_an_unknown_type_is_refused_and_makes_no_table(fast_path: Path, kinds: dict[str, str]) -> None:
+    refused = run("create", fast_path / "t", "--schema", "-", "--key", "a", code=1, stdin=json.dumps(kinds).encode())
+    assert "unknown type" in refused.stderr
+    assert not (fast_path / "t").exists()
+
+
+@pytest.mark.parametrize("row", [{"a": "x", "b": "y"}, {"a": "x", "b": "date"}])
+def test_like_takes_an_object_of_texts_as_a_row(fast_path: Path, row: dict[str, str]) -> None:
+    run("create", fast_path / "u", "--like", "-", "--key", "a", stdin=json.dumps(row).encode())
     assert mor.Table.open(fast_path / "u").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
+
+
+class _Freed(bytes):
+    """A text that notes its end."""
+
+    ends: ClassVar[list[int]] = []
+
+    def __del__(self) -> None:
+        self.ends.append(len(self))
+
+
+class _Pipe:
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = list(parts)
+
+    def read(self, _: int = -1) -> bytes:
+        return self.parts.pop(0) if self.parts else b""
+
+
+def test_piped_text_is_not_held_as_bytes_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Arrow reads ahead. After an error, its threads freed bytes of Python while Python ended, and the process aborted.
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=_Pipe(_Freed(b"id,v\n1,x\n"))))
+    opened = data.content_of(data.STDIN)
+    assert opened().read() == b"id,v\n1,x\n"
+    assert _Freed.ends == [9]
 
 
 def test_cat_prints_bytes_that_upsert_reads_back(fast_path: Path) -> None:
