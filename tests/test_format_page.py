@@ -18,7 +18,7 @@ from crdt_mor.format.base_file import LATEST_REQUESTED, ORDER
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.log.paths import PROPERTIES
-from crdt_mor.log.posts import BYTES_MAX, GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
+from crdt_mor.log.posts import GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
 from crdt_mor.log.segments import FILE_IDS_MAX
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.alteration import Alteration
@@ -54,6 +54,7 @@ from crdt_mor.planners import compaction
 from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.erasure import Erasure
 from crdt_mor.planners.restore import DroppedCommit, RestorePlan
+from crdt_mor.planners.way import POST_BYTES_MAX
 
 REPO = Path(__file__).parents[1]
 PAGE = (REPO / "docs" / "format.md").read_text()
@@ -159,7 +160,7 @@ def test_posts_and_the_members_of_a_commit_are_as_the_page_says() -> None:
     assert keys == list(head)
     assert content == b"rows"
     assert f"the versions v + 1 to v + {WINDOW}" in told_of_posts
-    assert f"at most {BYTES_MAX >> 10} KiB" in told_of_posts
+    assert f"at most {POST_BYTES_MAX >> 10} KiB" in told_of_posts
     assert f"at most {POSTS_MAX} posts, of {GROUP_BYTES_MAX >> 20} MiB" in told_of_posts
     assert encoded()["posts"] == [[1, "name void"]]
     of_two = replace(COMMIT, members=(post.member, Member(WHO, 0, 3)))

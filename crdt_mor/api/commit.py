@@ -10,8 +10,9 @@ fixes its place, and later updates wait for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -26,12 +27,13 @@ from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.authors import Info, application_of, check_info
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.planners.way import CLOSED, HUDI, OVERWRITE, REFUSED, Seen, Way, Write, way
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare
 from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.one_event import TriedWrite
-from crdt_mor.write.reading import Read, Reading, Stop
+from crdt_mor.write.reading import Read, Reading
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.statements import RowsStatement, Statements, means_alike
 
@@ -41,10 +43,6 @@ else:
     overwriting = Late("crdt_mor.write.overwrite")
 
 T = TypeVar("T")
-
-RACES_MAX: Final = 2
-"""Attempts of an update as an event before it begins. Each repeats its read, and a begin fixes the update's place."""
-
 
 Given = RowsStatement | KeysStatement
 
@@ -62,21 +60,23 @@ def commit_rows(
     """Commit a statement of rows. read: called once, and not for a repeated token."""
     check_token_form(token)
     info, given = check_info(commit_info), cache(read)
-    tried, prepared = TriedWrite.begin(session, token, info, lambda: given().size), None
+    tried, prepared = TriedWrite.begin(session, token, info, lambda: given().size, Write()), None
+    chosen = tried if isinstance(tried, Way) else REFUSED
 
     def check(statements: Statements) -> Prepared:
         named = NamedStatements(statements)
         return named.prepared(_rows(given(), named))
 
-    if tried is not None:
+    if isinstance(tried, TriedWrite):
         prepared = _checked(session, tried.statements, check, token, info)
         if prepared is not None and prepared.value is tried.followed.value:
             committed = tried.commit_rows(prepared)
-            if committed is not None:
+            if not isinstance(committed, Way):
                 return _ended(session, committed)
+            chosen = committed
     if prepared is None or not means_alike(prepared.value, session.known_tail()):
         prepared = _before_begin(session, check, token, info, given)
-    with Transaction(session, token, commit_info) as tx:
+    with Transaction(session, token, commit_info, way=chosen) as tx:
         if tx.commit is None:
             tx._add(prepared, lambda named: _rows(given(), named))  # noqa: SLF001  its other user
     assert tx.commit is not None
@@ -134,7 +134,7 @@ def _begun(
     """Commit a statement of two instants. statement: adds to the block, with the result of the check before."""
     check_token_form(token)
     checked = _before_begin(session, check, token, check_info(commit_info), given)
-    with Transaction(session, token, commit_info) as tx:
+    with Transaction(session, token, commit_info, way=OVERWRITE) as tx:
         if tx.commit is None:
             statement(tx, checked)
     assert tx.commit is not None
@@ -211,10 +211,10 @@ def commit_computed(
     """
     check_token_form(token)
     done = _in_one_event(session, statement, token, check_info(commit_info), size)
-    if done is not None:
+    if not isinstance(done, Way):
         return done
     result: T | None = None
-    with Transaction(session, token, commit_info, wait_ms, declare) as tx:
+    with Transaction(session, token, commit_info, wait_ms, declare, done) as tx:
         if tx.commit is None:
             result = tx._compute(statement)  # noqa: SLF001  its other user
     assert tx.commit is not None
@@ -227,19 +227,18 @@ def _in_one_event(
     token: tuple[str, int] | None,
     info: Info,
     size: Callable[[], int],
-) -> tuple[Commit, T] | None:
+) -> tuple[Commit, T] | Way:
     if session.config.ours:
         if session.has_known_tail:
             session.views.sealed(look=True)  # Hudi's completed commits come before an update
         if session.views.hudi_is_writing():
-            return None  # only a block can wait
-    for _ in range(RACES_MAX):
-        done = _tried(session, statement, token, info, size)
-        if not isinstance(done, Stop):
+            return HUDI  # only a block can wait
+    write = Write(is_computed=True)
+    while True:
+        done = _tried(session, statement, token, info, size, write)
+        if not isinstance(done, Write):
             return done
-        if done is not Stop.OLD and (done is not Stop.LOST or session.is_far):
-            break
-    return None
+        write = done
 
 
 def _tried(
@@ -248,23 +247,32 @@ def _tried(
     token: tuple[str, int] | None,
     info: Info,
     size: Callable[[], int],
-) -> tuple[Commit, T] | Stop:
-    write = TriedWrite.begin(session, token, info, size)
-    if write is None:
-        return Stop.LONG
+    write: Write,
+) -> tuple[Commit, T] | Way | Write:
+    """Compute and commit in one event; or return the way with a begin, or the write for another try."""
+    tried = TriedWrite.begin(session, token, info, size, write)
+    if isinstance(tried, Way):
+        return tried
     try:
-        result = write.compute(statement, _scanned)
+        result = tried.compute(statement, _scanned)
     except Exception:
         newest = _newest(session, token, info)
         if newest is None:
-            return Stop.LONG
-        if newest.version == write.followed.value.version:
+            return CLOSED
+        if newest.version == tried.followed.value.version:
             raise
-        return Stop.OLD
-    if isinstance(result, Stop):
+        return _again(tried.seen, replace(tried.write, refused=tried.write.refused + 1))
+    if isinstance(result, Way):
         return result
-    committed = write.commit_computed()
-    return committed if isinstance(committed, Stop) else (_ended(session, committed), result)
+    committed = tried.commit_computed()
+    if not isinstance(committed, Way):
+        return _ended(session, committed), result
+    return committed if committed.step == "begin" else _again(tried.seen, tried.write)
+
+
+def _again(seen: Seen, write: Write) -> Way | Write:
+    chosen = way(seen, write)
+    return chosen if chosen.step == "begin" else write
 
 
 def _scanned(view: Snapshot, asked: Read) -> pa.Table:

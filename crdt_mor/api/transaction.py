@@ -32,6 +32,7 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.planners.overwrite import covered_by
+from crdt_mor.planners.way import BLOCK, Way
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
@@ -91,12 +92,14 @@ class Transaction:
         commit_info: Mapping[str, str] | None = None,
         wait_ms: int | None = None,
         declare: Declare | None = None,
+        way: Way = BLOCK,
     ) -> None:
         """Make a transaction; `Table.transaction` is the public way.
 
         Args:
             wait_ms: how long reads of a serializable block wait for earlier writes; None for a snapshot.
             declare: the declaration of the block's effects; None for anything.
+            way: why a single statement needs a begin.
         """
         check_token_form(token)
         self._info = check_info(commit_info)
@@ -104,6 +107,7 @@ class Transaction:
         self._token = token
         self._wait_ms = wait_ms
         self._declare = declare
+        self._way = way
         self._early: EarlyRead | None = None
         self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, number of statements, view with them
         self._value: Timeline | None = None
@@ -132,6 +136,7 @@ class Transaction:
         if self._wait_ms is not None:
             self._session.views.sealed(look=True)  # the begin adopts Hudi's commits
         write = begin(self._session, self._token, self._info, self._declare)
+        write.way = self._way
         self._write, self._value, self._state = write, write.value, "open"
         own_blocks.note(self._session, write.value.table_id, write.begun.requested)
         return self

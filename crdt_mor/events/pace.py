@@ -27,21 +27,15 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
+from crdt_mor.planners.way import BUSY_MS, STALE_MS
 from crdt_mor.store.protocol import afterwards
 
 V = TypeVar("V", bound=Timeline)
 
 _PARTITIONS_NOTED: Final = 4096
 
-BUSY_MS: Final = 1_000
-"""If the newest version is younger, a process that opens the table expects to race."""
-
 UPKEEP_EVERY_MS: Final = 60_000
 """How often a process without begins looks for silent writers while other writes are pending."""
-
-STALE_MS: Final = 1_000
-"""How long a look counts as news. Then a process looks again, beside its claim in a bucket or before a post on
-a disk."""
 
 
 class Pace:

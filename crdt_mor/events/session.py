@@ -23,6 +23,7 @@ from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.planners.way import Way
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.store.protocol import Store, is_bucket
 
@@ -72,7 +73,7 @@ class Session(Handle):
         return self.pace.published(value, shortcuts), begun
 
     def tell_of(
-        self, completion: Completion, started_ms: int, operation: str = "", member: Member | None = None,
+        self, completion: Completion, started_ms: int, way: Way, operation: str = "", member: Member | None = None,
         is_publisher: bool = True,
     ) -> None:  # fmt: skip
         """Tell observers about a committed write. operation, member: this writer's part of a group commit."""
@@ -83,6 +84,7 @@ class Session(Handle):
                 operation=operation or completion.operation, rows=part.rows, deletes=part.deletes,
                 files=len(files), bytes=sum(file.size for file in files),
                 duration_ms=self.environment.now_ms() - started_ms, writers=max(1, len(completion.members)),
+                way=way.step, reason=way.reason,
             )
         )  # fmt: skip
 

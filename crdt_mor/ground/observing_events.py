@@ -52,6 +52,7 @@ class CommitEvent(Event):
         files, bytes: of the commit; 0 if another process reports it, so that sums are right.
         writers: processes in the commit; several in a group of small writes.
         duration_ms: since the begin of the write, or for a distributed write of its completion.
+        way, reason: "alone" in one event, "post" with writes of others, or "begin" in two events; and why.
     """
 
     requested: str
@@ -64,6 +65,8 @@ class CommitEvent(Event):
     bytes: int
     duration_ms: int
     writers: int = 1
+    way: str
+    reason: str
 
     room: ClassVar[str] = "write"
 

@@ -27,11 +27,8 @@ from crdt_mor.log.steps import Delete, List, Now, Pause, Put, Read, Steps, Store
 from crdt_mor.model.posts import PostName, is_open
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
-from crdt_mor.planners.way import is_passed
+from crdt_mor.planners.way import EVENT_RACES_MAX, is_passed
 from crdt_mor.store.protocol import Stat
-
-LOST_MAX: Final = 1
-"""Lost races before an event is posted."""
 
 ABANDONED_MS: Final = 600_000
 """Age at which a sweep treats a process with a turn request as dead, by the store's clock."""
@@ -109,7 +106,7 @@ class Posting:
             if not self.is_carrier:
                 return True
         elif not self._is_open(tail):
-            is_due = not may_land and (self.is_posted or crowd.is_crowded or self.attempt > LOST_MAX)
+            is_due = not may_land and (self.is_posted or crowd.is_crowded or self.attempt > EVENT_RACES_MAX)
             data = encode_intent(intent, tail.table_id) if is_due else b""
             if 0 < len(data) <= BYTES_MAX:
                 name = PostName(tail.version, intent.nonce[:NAME_CHARS])

@@ -24,9 +24,6 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, knows_posts
 from crdt_mor.store.protocol import Stat
 
-BYTES_MAX: Final = 1 << 18
-"""Size limit of a posted statement."""
-
 POSTS_MAX: Final = 256
 """Most writes in a commit, and most posted events in a version."""
 

@@ -5,7 +5,8 @@
     3. commit    make the log files in memory; `events.one_event` puts them and the version
     4. post      if other processes interfere, post the write, to be committed with theirs (`events.group`)
 
-If another process publishes first, nothing of this write is left, and it is posted or begins anew (`open_write`).
+`planners.way` chooses: first by the size of the rows, again by their file groups, and again after a lost race. If the
+write must begin, nothing of it is left (`open_write`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -26,7 +27,6 @@ from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import FollowedVersion, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.partitions import metadata_put
-from crdt_mor.log.posts import BYTES_MAX as POST_BYTES_MAX
 from crdt_mor.log.posts import Post
 from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH
@@ -37,33 +37,37 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
+from crdt_mor.planners.way import (
+    CHANGED,
+    CLOSED,
+    FILE_GROUPS_MAX,
+    REFUSED,
+    SLOW_MS,
+    UNTAKEN,
+    Seen,
+    Way,
+    Write,
+    way,
+)
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.log_files import BUCKET, in_memory
 from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.posts import group_of, of_post, post_of
-from crdt_mor.write.reading import Read, Reading, Stop, Wait, drive
+from crdt_mor.write.reading import Read, Reading, Wait, drive
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import Statement, Statements, means_alike
 
 T = TypeVar("T")
 
-GROUPS_MAX: Final = 64
-"""Most file groups of such a write, because its files may be made twice."""
-
-SLOW_MS: Final = 10
-"""If the rows took longer to arrive, look for the newest version again."""
-
-BYTES_MAX: Final = 8 << 20
-"""Most bytes of rows in memory."""
-
 
 @dataclass
 class TriedWrite:
     """A write tried as one event. Not thread-safe. It has one statement.
 
-    prepared: the statement, if it is of rows; None for rows that depend on the table's, which are never posted.
+    write: what is known of it, for its way. prepared: the statement, if it is of rows; None for rows that depend on the
+    table's, which are never posted.
     """
 
     session: Session
@@ -71,6 +75,7 @@ class TriedWrite:
     author: Author
     token: tuple[str, int] | None
     started_ms: int
+    write: Write
     prepared: Prepared | None = None
     _partitions: tuple[Put, ...] = ()
     statements: Statements = field(init=False)
@@ -81,46 +86,57 @@ class TriedWrite:
 
     @classmethod
     def begin(
-        cls, session: Session, token: tuple[str, int] | None, info: Info, size: Callable[[], int | None]
-    ) -> TriedWrite | None:
-        """Begin without publishing; None if the write must go the long way.
+        cls,
+        session: Session,
+        token: tuple[str, int] | None,
+        info: Info,
+        size: Callable[[], int | None],
+        write: Write,
+    ) -> TriedWrite | Way:
+        """Begin without publishing, or return the way of a write that must publish its begin.
 
         size: the bytes of its rows, requested only for candidates; None: large.
         """
         if not session.config.ours:
-            return None  # Hudi's own writers may be active, and their commits are adopted first
+            return CLOSED  # Hudi's own writers may be active, and their commits are adopted first
         started_ms = session.environment.now_ms()
         author = session.author(application_of(info, token), info)
         followed = session.pace.follow(author, token)
         if followed is None:
-            return None
+            return CLOSED
         is_first = not session.pace.has_published
         if is_first:
             require_writable(session, as_read=True)
-        bytes_ = size()
-        if bytes_ is None or bytes_ > (POST_BYTES_MAX if followed.is_crowded else BYTES_MAX):
-            return None
+        write = replace(write, bytes=size())
+        chosen = way(_seen(session, followed), write)
+        if chosen.step == "begin":
+            return chosen
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
             followed = session.pace.follow(author, token)
-        return None if followed is None else cls(session, followed, author, token, started_ms)
+        return CLOSED if followed is None else cls(session, followed, author, token, started_ms, write)
+
+    @property
+    def seen(self) -> Seen:
+        return _seen(self.session, self.followed)
 
     def compute(
         self, statement: Callable[[NamedStatements], Reading[T]], scan: Callable[[Snapshot, Read], pa.Table]
-    ) -> T | Stop:
-        """Add a statement that reads; stop before a pending write of its rows, or if the rows are many."""
+    ) -> T | Way:
+        """Add a statement that reads; or return another way beside a pending write of its rows, or of many rows."""
         config, statements = self.session.config, self.statements
         named, pending = NamedStatements(statements), self.followed.value.pending
 
-        def answer(asked: Wait | Read) -> pa.Table | Stop | None:
+        def answer(asked: Wait | Read) -> pa.Table | Way | None:
             if pending:
                 reads = Reads.of(asked.columns, asked.filter, statements.schema, named.names)
                 reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
                 if any(reads.may_meet(p.declared, config, statements.schema) for p in pending):
-                    return Stop.EARLIER
+                    return way(replace(self.seen, is_pending_earlier=True), self.write)
             if isinstance(asked, Wait):
                 return None
             rows = scan(self._view(), asked)
-            return Stop.LARGE if bytes_of(rows) > BYTES_MAX else rows
+            chosen = way(self.seen, replace(self.write, bytes=bytes_of(rows)))
+            return chosen if chosen.step == "begin" else rows
 
         return drive(statement(named), answer)
 
@@ -131,54 +147,67 @@ class TriedWrite:
             return view
         return view.with_own(_staging(self.session, self.statements).stage(collected, in_memory), view.schema)
 
-    def commit_rows(self, prepared: Prepared) -> LoneCommit | GroupCommit | None:
-        """Commit a statement after its check by the followed version; None, with nothing left, if that fails."""
-        if prepared.checked.schema is not self.statements.schema or not self._is_narrow([prepared.checked.statement]):
-            return None
+    def commit_rows(self, prepared: Prepared) -> LoneCommit | GroupCommit | Way:
+        """Commit a statement after its check by the followed version, or return its longer way, with nothing left."""
+        self.write = replace(
+            self.write,
+            adds_columns=prepared.checked.schema is not self.statements.schema,
+            file_groups=self._file_groups([prepared.checked.statement]),
+            is_postable=not self.statements.merging.asks_what_was_seen and knows_posts(self.followed.value.format),
+        )
+        chosen = way(self.seen, self.write)
+        if chosen.step == "begin":
+            return chosen
         self.prepared = prepared
         NamedStatements(self.statements).collect(prepared)
-        return self._committed()
+        return self._committed(chosen)
 
-    def commit_computed(self) -> LoneCommit | GroupCommit | Stop:
-        """Commit computed statements."""
-        if not self._is_narrow(self.statements.collected):
-            return Stop.LONG
-        return self._committed() or Stop.LOST
+    def commit_computed(self) -> LoneCommit | GroupCommit | Way:
+        """Commit computed statements, or return their way after a lost race: alone again, or with a begin."""
+        self.write = replace(self.write, file_groups=self._file_groups(self.statements.collected), is_postable=False)
+        chosen = way(self.seen, self.write)
+        return chosen if chosen.step == "begin" else self._committed(chosen)
 
-    def _committed(self) -> LoneCommit | GroupCommit | None:
-        """Make the files and commit them; None, with nothing left, if that fails."""
+    def _committed(self, chosen: Way) -> LoneCommit | GroupCommit | Way:
+        """Commit this way, or after a lost race another; or return the way to go on, with nothing left."""
         session = self.session
         session.require_own_process()
-        committed = self._alone_or_posted()
+        committed, chosen = self._alone(chosen) if chosen.step == "alone" else (None, chosen)
+        if committed is None and chosen.step == "post":
+            committed, chosen = self._posted(chosen)
         if committed is None:
-            return None
+            return chosen
         session.pace.note_seen(self._partitions)
         if isinstance(committed, GroupCommit):
             member, operation = committed.member, self.statements.operation
-            session.tell_of(committed.completion, self.started_ms, operation, member, committed.is_own)
+            session.tell_of(committed.completion, self.started_ms, chosen, operation, member, committed.is_own)
         else:
-            session.tell_of(committed.completion, self.started_ms)
+            session.tell_of(committed.completion, self.started_ms, chosen)
         return committed
 
-    def _alone_or_posted(self) -> LoneCommit | GroupCommit | None:
-        """Commit alone unless others interfered lately; otherwise post if possible."""
-        pace, followed = self.session.pace, self.followed
-        if not followed.is_crowded or self.prepared is None:
-            write = self._write(self.statements, ())
-            if write is None:
-                return None
-            committed = pace.commit_alone(followed, write, self._draft)
-            if committed is not None or pace.is_changed(followed):
-                return committed
+    def _alone(self, chosen: Way) -> tuple[LoneCommit | GroupCommit | None, Way]:
+        """Commit in one event; after a lost race, return None with the next way."""
+        write = self._lone_write(self.statements, ())
+        assert write is not None, "a write without rows begins"
+        committed = self.session.pace.commit_alone(self.followed, write, self._draft)
+        if committed is not None:
+            return committed, chosen
+        if self.session.pace.is_changed(self.followed):
+            return None, CHANGED
+        self.write = replace(self.write, lost=self.write.lost + 1)
+        return None, way(self.seen, self.write)
+
+    def _posted(self, chosen: Way) -> tuple[GroupCommit | None, Way]:
+        """Post the write and wait for its commit; without one, return None with the next way."""
         draft = self._draft()
         if draft is None or not draft.may_follow(self.session.known_tail()):
-            return None
-        return pace.commit_posted(followed.expected, draft)
+            return None, REFUSED
+        committed = self.session.pace.commit_posted(self.followed.expected, draft)
+        return committed, UNTAKEN if committed is None else chosen
 
     def _draft(self) -> Draft | None:
         statements, prepared = self.statements, self.prepared
-        is_posted = not statements.merging.asks_what_was_seen and knows_posts(self.followed.value.format)
-        if prepared is None or not is_posted:
+        if prepared is None or not self.write.is_postable:
             return None
         post = post_of(prepared.stored, prepared.checked, self.author, self.token)
         if post is None:
@@ -213,7 +242,7 @@ class TriedWrite:
                 statements.add(of_post(prepared.stored))
         is_group = len(taken) > 1 or own.name is not None
         try:
-            write = self._write(statements, [post.member for post in taken] if is_group else ())
+            write = self._lone_write(statements, [post.member for post in taken] if is_group else ())
         except (CrdtMorError, pl.exceptions.PolarsError):
             if len(taken) == 1:
                 raise
@@ -221,7 +250,7 @@ class TriedWrite:
         assert write is not None, "a post has rows"
         return write
 
-    def _write(self, statements: Statements, members: Sequence[Member]) -> LoneWrite | None:
+    def _lone_write(self, statements: Statements, members: Sequence[Member]) -> LoneWrite | None:
         """Return the log files and other puts of a commit; None without rows.
 
         members: the parts of a commit of several writers.
@@ -232,17 +261,19 @@ class TriedWrite:
         self._partitions, seen = made.partitions, self.session.pace.seen(made.partitions)
         return replace(made, seen=seen, token=None if members else self.token)
 
-    def _is_narrow(self, statements: Sequence[Statement]) -> bool:
-        """Return True if there are rows, in few file groups."""
+    def _file_groups(self, statements: Sequence[Statement]) -> int:
+        """Return at most how many file groups have rows; exact if they may be too many for one event."""
         config, height = self.session.config, sum(statement.height for statement in statements)
-        if not height:
-            return False
-        if not config.key.partition_fields and config.buckets is not None and config.buckets <= GROUPS_MAX:
-            return True
-        if height <= GROUPS_MAX:
-            return True
+        if not config.key.partition_fields and config.buckets is not None and config.buckets <= FILE_GROUPS_MAX:
+            return min(config.buckets, height)
+        if height <= FILE_GROUPS_MAX:
+            return height
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in statements)
-        return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX
+        return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames)
+
+
+def _seen(session: Session, followed: FollowedVersion) -> Seen:
+    return Seen(is_crowded=followed.is_crowded, is_far=session.is_far)
 
 
 def _staging(handle: Handle, statements: Statements) -> Staging:

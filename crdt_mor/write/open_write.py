@@ -39,6 +39,7 @@ from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.planners.way import BLOCK, Way
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
@@ -60,7 +61,7 @@ class OpenWrite:
     """A write under way. Not thread-safe, but its session is.
 
     task: the part of a distributed write; None: the whole write.
-    file_ids: the ids by which files are staged.
+    file_ids: the ids by which files are staged. way: why the write has begun.
     started_ms, begun_ms: this process's clock at the start, and once the write had begun.
     """
 
@@ -72,6 +73,7 @@ class OpenWrite:
     write_token: str = WRITE_TOKEN
     started_ms: int = 0
     begun_ms: int | None = None
+    way: Way = BLOCK
     statements: Statements = field(init=False)
     _staged: list[str] = field(default_factory=list)
     _ensured: set[str] = field(default_factory=set)
@@ -258,7 +260,7 @@ class OpenWrite:
         self.session.pace.published(committed.value, self._shortcuts)
         self.session.pace.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):
-            self.session.tell_of(committed.completion, self.started_ms)
+            self.session.tell_of(committed.completion, self.started_ms, self.way)
         return committed
 
     def _staged_and_completed(

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.log.posts import BYTES_MAX, Post
+from crdt_mor.log.posts import Post
 from crdt_mor.log.stopping import blocking_token
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
@@ -27,6 +27,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.planners.way import POST_BYTES_MAX
 from crdt_mor.write.statements import Checked, Operation, RowsStatement, Statement, Statements
 
 _KINDS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", "DELETE": "DELETE"}
@@ -35,11 +36,11 @@ _KINDS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", "
 
 def post_of(statement: RowsStatement, checked: Checked, author: Author, token: tuple[str, int] | None) -> Post | None:
     """Return the post of a statement under stored names; None if it is large or empty."""
-    if bytes_of(statement.rows) > BYTES_MAX:
+    if bytes_of(statement.rows) > POST_BYTES_MAX:
         return None
     keys = keys_in(checked.statement)
     content = _encoded(statement.rows)
-    if keys == 0 or len(content) > BYTES_MAX:
+    if keys == 0 or len(content) > POST_BYTES_MAX:
         return None
     rows, deletes = (0, keys) if statement.kind == "DELETE" else (keys, 0)
     return Post(None, author, token, statement.kind, statement.plain, rows, deletes, content)

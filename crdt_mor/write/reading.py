@@ -3,18 +3,19 @@
     yield Wait(columns, filter)             wait until no pending write can change these rows
     rows = yield Read(columns, filter)      the rows after all earlier writes and the write's own statements so far
 
-The writer answers. A block waits for earlier writes; a commit in one event stops the statement.
+The writer answers. A block waits for earlier writes; a commit in one event goes another way instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
+
+from crdt_mor.planners.way import Way
 
 T = TypeVar("T")
 
@@ -35,24 +36,15 @@ class Read:
     filter: pl.Expr | str | None = None
 
 
-class Stop(Enum):
-    """The reason for stopping a statement. Nothing of the statement is left."""
-
-    EARLIER = "a pending write may touch the read rows"
-    LARGE = "too many rows for one event"
-    LOST = "another process was faster"
-    OLD = "a version before the newest refused it"
-    LONG = "unfit for one event"
-
-
 Reading = Generator[Wait | Read, Any, T]
 """The computation of a statement. A `Read` is answered by a `pa.Table`, a `Wait` by None."""
 
-Answer = Callable[[Wait | Read], pa.Table | Stop | None]
+Answer = Callable[[Wait | Read], pa.Table | Way | None]
+"""Returns the rows, or another way for the write: then nothing of the statement is left."""
 
 
-def drive(reading: Reading[T], answer: Answer) -> T | Stop:
-    """Compute a statement until its end or a stop."""
+def drive(reading: Reading[T], answer: Answer) -> T | Way:
+    """Compute a statement until its end, or until it must go another way."""
     reply: pa.Table | None = None
     while True:
         try:
@@ -61,14 +53,14 @@ def drive(reading: Reading[T], answer: Answer) -> T | Stop:
             result: T = done.value
             return result
         answered = answer(asked)
-        if isinstance(answered, Stop):
+        if isinstance(answered, Way):
             reading.close()
             return answered
         reply = answered
 
 
 def computed(reading: Reading[T], answer: Callable[[Wait | Read], pa.Table | None]) -> T:
-    """Compute a statement without stops."""
+    """Compute a statement whose reads are all answered."""
     result = drive(reading, answer)
-    assert not isinstance(result, Stop), "nothing stops it"
+    assert not isinstance(result, Way), "its way is chosen"
     return result

@@ -2,7 +2,7 @@
 
 Every request takes its time and has its effect in the middle of it; those made side by side take it together, sixteen
 at once. So a run is the same on every machine, and says what the round trips cost and nothing else. A writer commits
-one row again and again: it is alone if it can be, as `Session` has it, and goes the long way where it cannot.
+one row again and again, by the way that `planners.way` chooses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from crdt_mor.events import group, one_event
 from crdt_mor.events import write as events
 from crdt_mor.events.group import Draft
 from crdt_mor.events.one_event import ExpectedObject, LoneWrite
-from crdt_mor.events.pace import BUSY_MS
 from crdt_mor.ground.clock import Process
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
@@ -55,6 +54,7 @@ from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.planners.way import BUSY_MS, Seen, Write, way
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.protocol import Stat
@@ -250,7 +250,10 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         expected = ExpectedObject(PROPERTIES, stat)
         draft = draft_of(name)
         committed: Any = None
-        if crowd is None or not crowd.is_crowded:
+        seen = Seen(is_crowded=crowd is not None and crowd.is_crowded, is_far=sim.fsync_ms is None)
+        facts = Write(bytes=len(ROW), file_groups=1, is_postable=crowd is not None)
+        if way(seen, facts).step == "alone":
+            facts = replace(facts, lost=1)
             write = commit_of(known, claim_after(known.clock, sim.now_ms()), [draft.post])
             if crowd is None:
                 committed = yield from one_event.commit(PUBLISHER, known, write, expected, shortcuts)
@@ -262,7 +265,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
                 )  # fmt: skip
             if isinstance(committed, Timeline):
                 known, projected, committed = committed, committed.version, None
-        if committed is None and crowd:
+        if committed is None and crowd and way(seen, facts).step == "post":
             left: list[str] = []
             committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
             sim.beside(removed(left))

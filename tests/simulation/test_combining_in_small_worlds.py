@@ -42,7 +42,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.log.posts.LOOKS_A_RANK", 1)
     monkeypatch.setattr("crdt_mor.log.projection.LOOKS_A_RANK", 1)
     monkeypatch.setattr("crdt_mor.log.posts.GATHERING_LOOKS", 0)
-    monkeypatch.setattr("crdt_mor.log.combining.LOST_MAX", 0)
+    monkeypatch.setattr("crdt_mor.log.combining.EVENT_RACES_MAX", 0)
 
 
 def crowded(*, met: bool = True) -> Shortcuts:

@@ -18,10 +18,11 @@ import crdt_mor as mor
 from crdt_mor.events import group
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import POSTS, post_path
-from crdt_mor.log.posts import BYTES_MAX, FRESH_MS, Post
+from crdt_mor.log.posts import FRESH_MS, Post
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.posts import WINDOW, PostName
 from crdt_mor.payloads import Counter, MVRegister, ORSet, PartialUpdate
+from crdt_mor.planners.way import POST_BYTES_MAX
 from crdt_mor.write import one_event
 from crdt_mor.write.posts import group_of
 from tests.inside import completions_of, hudi_folder_of, run_sweep, session_of, store_of, tail_of
@@ -267,7 +268,7 @@ def test_a_payload_that_asks_what_a_commit_has_seen_is_never_posted(
 # --- what is no post --------------------------------------------------------------------------------------------------
 
 WIDER = SCHEMA.append(pa.field("more", pa.string()))
-LARGE = "".join(Random(1).choices(ascii_letters, k=BYTES_MAX))
+LARGE = "".join(Random(1).choices(ascii_letters, k=POST_BYTES_MAX))
 
 
 def several(table: mor.Table) -> None:

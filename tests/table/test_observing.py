@@ -12,6 +12,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import Table
+from crdt_mor.planners.way import BLOCK
 from crdt_mor.telemetry import instrument
 from tests.inside import completions_of
 from tests.posting import Meanwhile, in_a_crowd
@@ -61,6 +62,7 @@ def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
         "event": "commit", "table": "events", "uri": table.uri, "requested": commit.requested_at,
         "completed": commit.completed_at, "version": commit.version, "operation": "UPSERT", "rows": 2, "deletes": 1,
         "files": event.files, "duration_ms": event.duration_ms, "writers": 1,
+        "way": "begin", "reason": BLOCK.reason,
     }  # fmt: skip
     assert 5000 <= event.duration_ms < 6000
 
@@ -276,3 +278,23 @@ def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(mor.errors.UnsupportedFeatureError, match=r"crdt-mor\[otel\]"):
         instrument()
+
+
+def test_commit_tells_the_way_of_its_write_and_the_reason(simulated: Simulated) -> None:
+    table = simulated.create(schema=SCHEMA, key="id")
+    told = list[tuple[str, str]]()
+    with mor.observe(lambda e: told.append((e.way, e.reason)) if isinstance(e, mor.observing.CommitEvent) else None):
+        table.upsert(frame(("a", "eu")))
+        table.upsert(frame(("a", "eu")))
+        in_a_crowd(table).upsert(frame(("b", "eu")))
+        table.upsert(frame(("a", "eu")).append_column("new", [[1]]), schema_mode="merge")
+        table.update({"new": 2}, "id = 'a'")
+        table.overwrite(frame(("a", "eu")))
+    assert told == [
+        ("begin", "one event may not follow this version"),  # the first version of a table
+        ("alone", "no other writer is in the way"),
+        ("post", "others are in the way"),
+        ("begin", "the rows add columns"),
+        ("alone", "no earlier write is pending"),
+        ("begin", "an overwrite needs its place before it reads what it replaces"),
+    ]

@@ -13,6 +13,7 @@ import pytest
 from crdt_mor import CrdtMorError, InvalidInputError, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.payloads import Counter
+from crdt_mor.planners.way import CHANGED, CLOSED
 from crdt_mor.store import MemoryStore
 from crdt_mor.write import statements
 from crdt_mor.write.one_event import TriedWrite
@@ -94,7 +95,7 @@ def test_a_refused_statement_in_a_crowd_publishes_nothing(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["upsert", "upsert, a new column", "append", "delete rows", "delete keys"])
 def test_a_refused_statement_that_must_begin_publishes_nothing(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TriedWrite, "begin", lambda *_: None)
+    monkeypatch.setattr(TriedWrite, "begin", lambda *_: CLOSED)
     refused(make(), verb)
 
 
@@ -143,11 +144,11 @@ class Ways:
 
     @staticmethod
     def begun(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(TriedWrite, "begin", lambda *_: None)
+        monkeypatch.setattr(TriedWrite, "begin", lambda *_: CLOSED)
 
     @staticmethod
     def lost(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(TriedWrite, "_alone_or_posted", lambda *_: None)
+        monkeypatch.setattr(TriedWrite, "_alone", lambda *_: (None, CHANGED))
 
 
 WAYS = {name: getattr(Ways, name) for name in ("alone", "posted", "begun", "lost")}

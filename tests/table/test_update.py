@@ -34,6 +34,7 @@ from crdt_mor.payloads import (
     ORSet,
     PartialUpdate,
 )
+from crdt_mor.planners.way import CLOSED, Way
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import store_of
@@ -314,7 +315,7 @@ def test_many_rows_are_no_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
     version = table.version
     table.update({"n": "n + 1"})
     assert table.version == version + 1
-    monkeypatch.setattr("crdt_mor.write.one_event.BYTES_MAX", 8)
+    monkeypatch.setattr("crdt_mor.planners.way.ALONE_BYTES_MAX", 8)
     table.update({"n": "n + 1"})
     table.merge(numbers(a=0)).when_not_matched_by_source_update({"n": "target.n + 1"}).execute()
     table.delete(where="n > 0")
@@ -620,7 +621,12 @@ def test_a_wait_does_not_count_what_comes_before_the_begin(monkeypatch: pytest.M
     table = make()
     table.upsert(numbers(a=1))
     environment = SimulatedEnvironment()
-    monkeypatch.setattr(commit, "_in_one_event", lambda *_: environment.sleep(5))
+
+    def slow(*_: object) -> Way:
+        environment.sleep(5)
+        return CLOSED
+
+    monkeypatch.setattr(commit, "_in_one_event", slow)
     with table_again(table).transaction():
         started_ms = environment.now_ms()
         with pytest.raises(EarlierWritePendingError, match="waited_s=2"):
