@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from crdt_mor.api.rows import PART_SIZE, ArrowRows, chosen, part_size
+from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableSchema
 from crdt_mor.errors import InvalidInputError
@@ -38,7 +38,7 @@ class Changes(ArrowRows):
         self._names = names
         self._schema = TableSchema.from_json(window.value.schema)
         self._by_shown = names.by_shown(self._schema.declared.names)
-        self._columns = chosen(columns, [*self._by_shown], names.outward(self._schema))
+        self._columns = selected_columns(columns, [*self._by_shown], names.outward(self._schema))
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
         if taken:
             raise InvalidInputError(

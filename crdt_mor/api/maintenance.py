@@ -14,10 +14,10 @@ import polars as pl
 from crdt_mor.api.create import Merge
 from crdt_mor.api.data import Data
 from crdt_mor.api.erasure import Erased, erase
-from crdt_mor.api.maintenance_arguments import compaction_options, instant_of, keeping, kept, plan_of
+from crdt_mor.api.maintenance_arguments import commits_to_keep, compaction_options, instant_of, plan_of, with_retention
 from crdt_mor.api.maintenance_plans import Plans
 from crdt_mor.api.maintenance_results import Archived, Compacted, compacted
-from crdt_mor.api.migration import Migrated, Wanted, cancel_migration, migrate
+from crdt_mor.api.migration import Migrated, NewSettings, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
@@ -118,7 +118,7 @@ class Maintenance:
             InvalidInputError: a negative time or fewer than one commit; or Hudi keeps a metadata table that lists the
                 files.
         """
-        policies = keeping(Policies.of(self._session.tail().properties), keep, commits)
+        policies = with_retention(Policies.of(self._session.tail().properties), keep, commits)
         if readers is not None:
             policies = replace(policies, readers_ms=milliseconds("readers", readers))
         policy = RetentionPolicy.of(policies)
@@ -141,7 +141,7 @@ class Maintenance:
         Raises:
             UnsupportedFeatureError: Hudi's own writers have archived commits of this table.
         """
-        done = archive(self._session, kept(keep_commits))
+        done = archive(self._session, commits_to_keep(keep_commits))
         watermark = done.value.archive.watermark
         return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
 
@@ -189,7 +189,7 @@ class Maintenance:
             execute_parts: as in `compact`.
         """
         policies = Policies.of(self._session.tail().properties)
-        return maintain(self._session, keeping(policies, keep, keep_commits), dry_run, execute_parts)
+        return maintain(self._session, with_retention(policies, keep, keep_commits), dry_run, execute_parts)
 
     def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
         """Name the current snapshot, for `as_of` and `restore`.
@@ -348,7 +348,7 @@ class Maintenance:
             TableExistsError: the address contains another table.
             TableMovedError: this table moved elsewhere.
         """
-        wanted = Wanted(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
+        wanted = NewSettings(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
         return migrate(self._session, to_uri, wanted, pending, on_progress, storage_options, store)
 
     def cancel_migration(

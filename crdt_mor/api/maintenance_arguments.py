@@ -31,7 +31,7 @@ def instant_of(instant: object) -> InstantTime:
     )
 
 
-def keeping(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
+def with_retention(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
     if keep is not None or commits is not None:
         keep_ms = None if keep is None else milliseconds("keep", keep)
         return replace(policies, keep_ms=keep_ms, keep_commits=_commits(commits))
@@ -45,7 +45,7 @@ def _commits(count: object) -> int | None:
     raise InvalidInputError(f"commits must be the number of last commits to keep, at least 1. commits={count!r}")
 
 
-def kept(count: object) -> int:
+def commits_to_keep(count: object) -> int:
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         return count
     raise InvalidInputError(

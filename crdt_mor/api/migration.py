@@ -87,7 +87,7 @@ class Migrated:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class NewSettings:
     """Requested settings of the new table; None means the old table's."""
 
     buckets: int | None = None
@@ -120,7 +120,7 @@ class Wanted:
 def migrate(
     session: Session,
     to_uri: str | os.PathLike[str],
-    wanted: Wanted,
+    settings: NewSettings,
     pending: PendingPolicy,
     on_progress: OnProgress | None,
     storage_options: Mapping[str, Any] | None,
@@ -136,7 +136,7 @@ def migrate(
         require_arrived(source.origin)
         if store is None:
             require_beside(session, address, "moved")
-    target = _target(session, source, address, wanted, objects)
+    target = _target(session, source, address, settings, objects)
     assert session.config.table_id is not None
     assert target.config.table_id is not None
     origin = Origin(session.config.table_id, session.uri if session.uri == "" else _address(session))
@@ -237,11 +237,11 @@ def _same_kind(session: Session, uri: str | os.PathLike[str]) -> bool:
     return here is not None and there is not None and here.provider == there.provider
 
 
-def _target(session: Session, value: Timeline, address: str, wanted: Wanted, objects: Store) -> Session:
+def _target(session: Session, value: Timeline, address: str, settings: NewSettings, objects: Store) -> Session:
     environment = session.environment
     by_shown = value.names.by_shown(TableSchema.from_json(value.schema).declared.names)
-    config = renamed_config(wanted.config(called_config(session.config, value.names)), by_shown)
-    layout = wanted.layout(Layout.of(value.properties), by_shown)
+    config = renamed_config(settings.config(called_config(session.config, value.names)), by_shown)
+    layout = settings.layout(Layout.of(value.properties), by_shown)
     if objects.stat(PROPERTIES) is None:
         _refuse_to_make_another(value.moving, address)
         _refuse_beforehand(session, value, config)
@@ -255,7 +255,7 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
     target = Session(objects, environment, made, session.expiry_ms, address)
     target.inline = False
     target.start()
-    if wanted.cluster_by is not None:
+    if settings.cluster_by is not None:
         require_layout(target, layout)
     return target
 
@@ -276,11 +276,11 @@ def _refuse_to_make_another(announced: Moving | None, address: str) -> None:
     )
 
 
-def _require_same(wanted: TableConfig, found: TableConfig, address: str) -> None:
+def _require_same(settings: TableConfig, found: TableConfig, address: str) -> None:
     pairs = {
-        "key": (wanted.key, found.key),
-        "merge": (wanted.merge, found.merge),
-        "buckets": (wanted.buckets, found.buckets),
+        "key": (settings.key, found.key),
+        "merge": (settings.merge, found.merge),
+        "buckets": (settings.buckets, found.buckets),
     }
     for name, (asked, there) in pairs.items():
         if asked != there:

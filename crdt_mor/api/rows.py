@@ -119,7 +119,7 @@ def part_size(size: object) -> int:
     raise InvalidInputError(f"size must be a number of bytes above 0. size={size!r}")
 
 
-def chosen(columns: str | Sequence[str] | None, known: Sequence[str], schema: TableSchema) -> list[str]:
+def selected_columns(columns: str | Sequence[str] | None, known: Sequence[str], schema: TableSchema) -> list[str]:
     """Return the selected columns; raise for unknown or repeated names.
 
     `schema` has the user-visible names.

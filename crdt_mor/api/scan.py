@@ -13,7 +13,7 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.api.rows import PART_SIZE, ArrowRows, chosen, part_size
+from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operations
@@ -47,7 +47,7 @@ class Scan(ArrowRows):
         snapshot.session.require_own_process()
         self._snapshot = snapshot
         declared = snapshot.shown.declared.names
-        self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared, snapshot.shown)
+        self._columns = selected_columns(columns, [*META_COLUMNS, *declared] if meta else declared, snapshot.shown)
         if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
         self._filter = None if filter is None else checked(filter, snapshot.shown)
@@ -104,7 +104,7 @@ class Scan(ArrowRows):
         if self._limit is not None:
             raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
         self._snapshot.session.require_own_process()
-        names = chosen(columns, self._columns, self._snapshot.shown)
+        names = selected_columns(columns, self._columns, self._snapshot.shown)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
             conditions.append(checked(filter, self._snapshot.shown))

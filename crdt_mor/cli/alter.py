@@ -52,7 +52,7 @@ def alter(
 
 
 def _comment(text: str) -> tuple[str, str | None]:
-    found = inputs.pair(text)
+    found = inputs.name_and_value(text)
     if found is None:
         raise typer.BadParameter(f"pass a column and its comment: price=in euro. got={text!r}", param_hint="--comment")
     return found[0], found[1] or None

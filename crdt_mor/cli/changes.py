@@ -16,7 +16,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import Format, chosen, send
+from crdt_mor.cli.rows import Format, checked_format, send
 from crdt_mor.cli.whole_files import put_whole
 
 
@@ -42,7 +42,7 @@ def changes(
 
     Example: crdt-mor changes events --checkpoint events.checkpoint --format jsonl
     """
-    form = chosen(format, output)
+    form = checked_format(format, output)
     if follow and form is not Format.jsonl:
         raise typer.BadParameter("--follow needs --format jsonl", param_hint="--follow")
     if checkpoint is not None and since is not None:
@@ -51,7 +51,7 @@ def changes(
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
     table = inputs.opened(uri)
-    options: dict[str, Any] = {"columns": inputs.names(columns), "images": images, "raw": raw}
+    options: dict[str, Any] = {"columns": inputs.split_names(columns), "images": images, "raw": raw}
     options["consistency"] = "stable" if stable else "latest"
     pause = timedelta(seconds=every)
     if follow:
@@ -86,7 +86,7 @@ def diff(
     Example: crdt-mor diff events 1 5
     """
     if after is None:
-        _diff_of_tables(uri, before, as_of, other_as_of, inputs.names(columns), output)
+        _diff_of_tables(uri, before, as_of, other_as_of, inputs.split_names(columns), output)
         return
     if as_of is not None or other_as_of is not None:
         raise typer.BadParameter("the arguments are moments already: omit this option", param_hint="--as-of")
@@ -94,8 +94,8 @@ def diff(
     assert start is not None
     assert end is not None
     table = inputs.opened(uri)
-    found = table.diff(start, end, columns=inputs.names(columns))
-    send(found, None, chosen(format, output), table.config.key.fields)
+    found = table.diff(start, end, columns=inputs.split_names(columns))
+    send(found, None, checked_format(format, output), table.config.key.fields)
 
 
 def _diff_of_tables(

@@ -38,7 +38,7 @@ from crdt_mor.cli.options import (
     Uri,
 )
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
+from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
 from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.policies import words_of_bytes
@@ -106,11 +106,11 @@ def create(
     """
     columns = _columns(schema, like, Reading(delimiter=delimiter, encoding=encoding))
     table = mor.Table.create(
-        uri, columns, key=inputs.names(key) or [], ordering=ordering,
-        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-        not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
-        default=inputs.named(default, "--default"),
-        cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value,
+        uri, columns, key=inputs.split_names(key) or [], ordering=ordering,
+        partition_by=inputs.split_names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+        not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
+        default=inputs.by_name(default, "--default"),
+        cluster_by=inputs.split_names(cluster_by) or (), cluster_order=cluster_order.value,
         compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
     if output is Output.json:
@@ -141,10 +141,14 @@ def cat(
 
     Example: crdt-mor cat events --where "views > 10" --format csv
     """
-    form = chosen(format, output)
+    form = checked_format(format, output)
     table = inputs.opened(uri)
     scan = table.scan(
-        columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value, meta=meta
+        columns=inputs.split_names(columns),
+        filter=where,
+        as_of=inputs.point(as_of, "--as-of"),
+        names=names.value,
+        meta=meta,
     )
     if explain:
         explanation = scan.explain()

@@ -79,11 +79,11 @@ def create_from(
         )
     with _bar() as show:
         table = mor.Table.create_from(
-            uri, source, key=inputs.names(key) or [],
+            uri, source, key=inputs.split_names(key) or [],
             schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
-            partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-            not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
-            default=inputs.named(default, "--default"),
+            partition_by=inputs.split_names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+            not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
+            default=inputs.by_name(default, "--default"),
             compression=compression.value, commit_info=commit_info(message, info), on_progress=show,
             storage_options=inputs.storage(),
         )  # fmt: skip

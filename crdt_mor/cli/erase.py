@@ -57,7 +57,7 @@ def erase(
     table = inputs.opened(uri)
     given = key_rows(keys, table) if keys else None
     rows = None if given is None else list(zip(*given.to_pydict().values(), strict=True))
-    named = inputs.names(columns)
+    named = inputs.split_names(columns)
     if not yes:
         _ask(table, where, 0 if rows is None else len(rows), named)
     erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience)

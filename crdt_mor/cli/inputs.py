@@ -26,14 +26,14 @@ _PAIR = re.compile(rf"(\s*{_QUOTED}\s*(?:,[^=]*)?)=(.*)", re.DOTALL)
 _RENAMED = re.compile(rf"({_QUOTED}|.+?)=({_QUOTED})|({_QUOTED})=(.+)", re.DOTALL)
 
 
-def names(text: str | None) -> list[str] | None:
+def split_names(text: str | None) -> list[str] | None:
     """Split `a,b`. A name with a comma is in double quotes."""
     if text is None:
         return None
     return [_unquoted(name) for match in _LISTED.finditer(text) if (name := match[1].strip())]
 
 
-def pair(text: str) -> tuple[str, str] | None:
+def name_and_value(text: str) -> tuple[str, str] | None:
     """Split `name=value`; None if invalid. A name with an equals sign is in double quotes."""
     name, value = _cut(text)
     return (_unquoted(name), value) if name else None
@@ -80,8 +80,8 @@ def _renamed(text: str) -> tuple[str, str]:
     return _unquoted(old), _unquoted(new)
 
 
-def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
-    pairs = [found for text in texts or () if (found := pair(text)) is not None]
+def by_name(texts: Sequence[str] | None, name: str) -> dict[str, str]:
+    pairs = [found for text in texts or () if (found := name_and_value(text)) is not None]
     if len(pairs) < len(texts or ()) or len({left for left, _ in pairs}) < len(pairs):
         raise typer.BadParameter(f"pass NAME=VALUE, with different names. got={list(texts or ())}", param_hint=name)
     return dict(pairs)
@@ -111,11 +111,11 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
     partial: Literal["value", "keep"] | None = None
     for text in texts:
-        named, payload = _cut(text)
-        if named and ("?" not in named or named.startswith('"')):
+        by_name, payload = _cut(text)
+        if by_name and ("?" not in by_name or by_name.startswith('"')):
             if ":" in payload.partition("?")[0]:
-                look_here()
-            columns[tuple(names(named) or ())] = payload
+                import_from_here()
+            columns[tuple(split_names(by_name) or ())] = payload
             continue
         match = _PARTIAL.fullmatch(text)
         if match is None:
@@ -139,7 +139,7 @@ def use_storage(texts: Sequence[str]) -> None:
         if not equals or not name:
             raise typer.BadParameter("a store's option must be like aws_region=eu-west-1", param_hint="--storage")
         if name.lower() == "credential_provider":
-            look_here()
+            import_from_here()
         _storage[name] = value
 
 
@@ -164,11 +164,11 @@ def opened(uri: str, beside: str | None = None) -> mor.Table:
 
 def allow(payloads: Sequence[str]) -> None:
     if payloads:
-        look_here()
+        import_from_here()
         mor.allow_payloads(*payloads)
 
 
-def look_here() -> None:
+def import_from_here() -> None:
     """Let the user's modules be imported from the current folder, after all other folders.
 
     Only on request: files there may have come with a stranger's table.

@@ -62,10 +62,10 @@ def migrate(
         done = table.maintenance.migrate(
             to,
             buckets=buckets,
-            partition_by=None if partition_by is None else inputs.names(partition_by) or (),
+            partition_by=None if partition_by is None else inputs.split_names(partition_by) or (),
             merge="latest" if words == ["latest"] else inputs.merge(words),
             ordering=ordering,
-            cluster_by=None if cluster_by is None else inputs.names(cluster_by) or (),
+            cluster_by=None if cluster_by is None else inputs.split_names(cluster_by) or (),
             cluster_order=None if cluster_order is None else cluster_order.value,
             pending="wait" if pending is Pending.wait else "roll_back",
             on_progress=tell,

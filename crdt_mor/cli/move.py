@@ -48,7 +48,7 @@ def move(
     check_inputs([STDIN] * sum(text in ("-", "@-") for text in keys))
     table = inputs.opened(uri)
     rows = [tuple(row.values()) for row in records(key_rows(keys, table))]
-    to = {name: _value(text) for name, text in inputs.named(partition, "--partition").items()}
+    to = {name: _value(text) for name, text in inputs.by_name(partition, "--partition").items()}
     done = table.move(
         rows, partition=to, wait=inputs.duration(wait, "--wait"), token=inputs.token(token),
         commit_info=commit_info(message, info),

@@ -15,7 +15,7 @@ def payload_at(path: str, hint: str = "MODULE:PAYLOAD") -> mor.Payload:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise typer.BadParameter(f"a payload is named like crdt_mor.payloads:Counter. got={path!r}", param_hint=hint)
-    inputs.look_here()
+    inputs.import_from_here()
     try:
         target: object = importlib.import_module(module)
         for part in name.split("."):

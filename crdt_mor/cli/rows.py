@@ -42,7 +42,7 @@ class Format(StrEnum):
     arrow = "arrow"
 
 
-def chosen(format: Format, output: Output) -> Format:
+def checked_format(format: Format, output: Output) -> Format:
     form = Format.jsonl if output is Output.json else format
     if form in (Format.parquet, Format.arrow) and _is_terminal():
         raise typer.BadParameter(

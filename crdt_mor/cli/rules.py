@@ -39,8 +39,8 @@ def rules(
         table.drop_rules(**dropped)
     if not_null or check or default:
         table.add_rules(
-            not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
-            default=inputs.named(default, "--default"), validate=validate, wait=inputs.duration(wait, "--wait"),
+            not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
+            default=inputs.by_name(default, "--default"), validate=validate, wait=inputs.duration(wait, "--wait"),
         )  # fmt: skip
     found = table.rules
     if output is Output.json:

@@ -170,7 +170,7 @@ def delete(
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    found = inputs.pair(text)
+    found = inputs.name_and_value(text)
     if found is None or not found[1].strip():
         raise typer.BadParameter(
             "pass COLUMN=SQL, such as views=views+1; put a column name with an equals sign in double quotes. "

@@ -2,7 +2,7 @@
 
     fits             True if the declared type can represent every value of the batch's type
     grown            the declared type with wider leaves and the batch's new struct fields
-    said             the batch's type without fields of type null, at every depth; None if nothing is left
+    without_nulls    the batch's type without fields of type null, at every depth; None if nothing is left
     with_fields_of   a type plus another type's extra struct fields, so that a cast drops none
 
 Struct fields are matched by name; fields missing in a batch stay. If two writers grow a struct at once,
@@ -18,17 +18,17 @@ from crdt_mor.columns import kinds
 from crdt_mor.columns.types import field_of, is_list, join_types, list_like, values_of, without_views
 
 
-def said(kind: pa.DataType) -> pa.DataType | None:
+def without_nulls(kind: pa.DataType) -> pa.DataType | None:
     if pt.is_null(kind):
         return None
     if pt.is_struct(kind):
-        fields = [field.with_type(inner) for field in kind if (inner := said(field.type)) is not None]
+        fields = [field.with_type(inner) for field in kind if (inner := without_nulls(field.type)) is not None]
         return pa.struct(fields) if fields or not kind.num_fields else None
     if pt.is_map(kind):
-        inner = said(kind.item_type)
+        inner = without_nulls(kind.item_type)
         return inner and pa.map_(kind.key_type, kind.item_field.with_type(inner), keys_sorted=kind.keys_sorted)
     if is_list(kind):
-        inner = said(kind.value_type)
+        inner = without_nulls(kind.value_type)
         return inner and list_like(kind, kind.value_field.with_type(inner))
     return kind
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from crdt_mor.columns import avro, casts
 from crdt_mor.columns.arrow_input import read_arrow
-from crdt_mor.columns.growth import grown, said
+from crdt_mor.columns.growth import grown, without_nulls
 from crdt_mor.columns.shown_fields import with_shown_fields
 from crdt_mor.columns.types import (
     check_name,
@@ -99,7 +99,7 @@ class TableSchema:
     def meant(self, unknown: Iterable[str]) -> str:
         """Explain unknown names, as part of an error: a rename, a drop or a similar name."""
         became, known = dict(self.became), self.declared.names
-        return "".join(f"; {_said_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
+        return "".join(f"; {_fate_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
 
     def require(self, names: Iterable[str]) -> None:
         unknown = [name for name in names if name not in self.declared.names]
@@ -120,7 +120,7 @@ class TableSchema:
         became, known = dict(self.became), self.declared.names
         renamed = {name: new for name in names if (new := became.get(name)) is not None and name not in known}
         if renamed:
-            said = ", and ".join(f"{_said_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
+            said = ", and ".join(f"{_fate_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
             other = "" if not grows else "; to add another column, use a third name first, then rename"
             raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={known}")
 
@@ -204,7 +204,7 @@ class TableSchema:
         `string`. Nested columns grow in the same way. Missing columns stay, and columns or fields of type null add
         nothing.
         """
-        typed = [column for column in map(self._said, batch) if column is not None]
+        typed = [column for column in map(self._without_nulls, batch) if column is not None]
         refuse_reserved(column.name for column in typed if column.name not in self.declared.names)
         _refuse_repeated(column.name for column in typed)
         new = TableSchema._of_known_names(pa.schema(typed))
@@ -223,9 +223,9 @@ class TableSchema:
         _refuse_names_that_differ_in_case(added, self.declared.names)
         return TableSchema(pa.schema([*columns, *added]))
 
-    def _said(self, column: pa.Field) -> pa.Field | None:
+    def _without_nulls(self, column: pa.Field) -> pa.Field | None:
         """Return a batch's column without fields of type null; None if nothing is left."""
-        kind = said(column.type)
+        kind = without_nulls(column.type)
         new = column.name not in self.declared.names and not pa.types.is_null(column.type)
         return column if kind is None and new else kind and column.with_type(kind)
 
@@ -320,7 +320,7 @@ def near(unknown: str, known: Iterable[str]) -> str:
     return f"; is {match!r} meant by {unknown!r}?" if match else ""
 
 
-def _said_of(name: str, new: str | None) -> str:
+def _fate_of(name: str, new: str | None) -> str:
     return f"{name!r} was dropped" if new is None else f"{name!r} was renamed to {new!r}"
 
 

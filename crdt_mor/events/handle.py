@@ -26,8 +26,8 @@ from crdt_mor.ground.forks import is_own, new_session, require_own
 from crdt_mor.ground.observing import TableReporter
 from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.projection import Projector, TablePublisher
-from crdt_mor.laws.allowed import Carried
-from crdt_mor.laws.resolve import carried
+from crdt_mor.laws.allowed import PickledPayloads
+from crdt_mor.laws.resolve import pickled_payloads
 from crdt_mor.log import opening
 from crdt_mor.log.paths import PROPERTIES, version_path
 from crdt_mor.log.steps import Delete, MakeDurable, Nonce, Put, Read, Steps, put_surely, run
@@ -144,8 +144,8 @@ class Handle:
         """The stat of the properties file at the last read, or None if unknown."""
         return self._settings[0]
 
-    def payloads(self) -> Carried:
-        return carried(column.payload for column in self.config.merge.columns)
+    def payloads(self) -> PickledPayloads:
+        return pickled_payloads(column.payload for column in self.config.merge.columns)
 
     def author(self, application: str = "", info: Info = ()) -> Author:
         process = self.environment.process()

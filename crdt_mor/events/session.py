@@ -14,7 +14,7 @@ from crdt_mor.events.pace import Pace
 from crdt_mor.events.views import Views
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.observing_events import CommitEvent
-from crdt_mor.laws.allowed import Carried
+from crdt_mor.laws.allowed import PickledPayloads
 from crdt_mor.log import opening, outcome
 from crdt_mor.log.combining import Crowd
 from crdt_mor.model.authors import Author
@@ -103,6 +103,6 @@ class Session(Handle):
         self.views.adopt()
 
 
-def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: Carried, uri: str) -> Session:  # noqa: ARG001
+def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: PickledPayloads, uri: str) -> Session:  # noqa: ARG001
     """Unpickle a session in another process. The payloads were checked while they were unpickled."""
     return Session(store, SystemEnvironment(), config, expiry_ms, uri)

@@ -52,7 +52,7 @@ class HudiHistory:
     def project(self, value: Timeline) -> Steps[None]:
         if value.archive.version != value.version or not value.archive.files:
             return
-        moved = yield from moved_by(value)
+        moved = yield from moved_completions(value)
         if moved is None:
             return  # a later clean dropped these commits, so this was projected long ago
         if not (yield from self._is_written(value)):
@@ -147,7 +147,7 @@ class HudiHistory:
                 yield Delete(path)
 
 
-def moved_by(value: Timeline) -> Steps[list[Completion] | None]:
+def moved_completions(value: Timeline) -> Steps[list[Completion] | None]:
     """Return the completions that the last archiving event moves, or None if a segment is gone."""
     moved: list[Completion] = []
     for segment in value.segments:

@@ -100,20 +100,20 @@ def allowed_class(ref: PayloadRef) -> type[Payload]:
     )
 
 
-class Carried:
+class PickledPayloads:
     """The payload classes that a table's pickled views bring to another process."""
 
     def __init__(self, classes: Iterable[type[Payload]] = ()) -> None:
         self.classes = tuple(classes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _carried, self.classes
+        return _named_again, self.classes
 
 
-def _carried(*classes: type[Payload]) -> Carried:
+def _named_again(*classes: type[Payload]) -> PickledPayloads:
     for cls in classes:
         _named.setdefault(cls.name, cls)
-    return Carried(classes)
+    return PickledPayloads(classes)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

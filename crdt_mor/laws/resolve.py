@@ -23,7 +23,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
-from crdt_mor.laws.allowed import Carried, allowed_class, import_payload, require_class
+from crdt_mor.laws.allowed import PickledPayloads, allowed_class, import_payload, require_class
 from crdt_mor.laws.remade import require_remade
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
@@ -154,14 +154,14 @@ def resolve(ref: PayloadRef) -> Payload:
     return payload
 
 
-def carried(refs: Iterable[PayloadRef]) -> Carried:
+def pickled_payloads(refs: Iterable[PayloadRef]) -> PickledPayloads:
     """Return the classes that a table's pickled views carry, without shipped and missing ones."""
     classes = []
     for ref in refs:
         if not _ships(_provided().get(ref.name)):
             with suppress(CrdtMorError):
                 classes.append(type(resolve(ref)))
-    return Carried(classes)
+    return PickledPayloads(classes)
 
 
 @cache

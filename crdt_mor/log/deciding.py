@@ -63,17 +63,17 @@ def put_deciding(store: Store, path: str, content: bytes) -> bool:
 def unknown_outcome(cause: Exception) -> CommitUnknownError:
     return CommitUnknownError(
         "the store failed while publishing, so the change may be visible already. Check the table before you write "
-        f"again; a write with a token may be repeated. cause={said(cause)}"
+        f"again; a write with a token may be repeated. cause={without_promise(cause)}"
     )
 
 
 def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
     return CommitUnknownError(
         "the write was stopped, but another process may have published it. Check the table before you write again; "
-        f"a write with a token may be repeated. cause={said(cause)}"
+        f"a write with a token may be repeated. cause={without_promise(cause)}"
     )
 
 
-def said(cause: Exception) -> str:
+def without_promise(cause: Exception) -> str:
     """Return the error text without its promise, which does not hold for the whole write."""
     return _PROMISE.sub("", str(cause))

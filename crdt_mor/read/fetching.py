@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format.row_groups import TAIL_BYTES, Chosen, choose
+from crdt_mor.format.row_groups import TAIL_BYTES, ChosenParts, choose
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge import kernel
@@ -27,25 +27,25 @@ from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, within
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A slice and the parts of its base file to fetch; `chosen` is None for a whole or local file."""
+    """A slice and the parts of its base file to fetch; `parts` is None for a whole or local file."""
 
     files: Slice
     columns: tuple[str, ...]
-    chosen: Chosen | None
+    parts: ChosenParts | None
 
     @property
     def size(self) -> int:
         ranges = None if self.files.base is None else self.files.base.ranges
-        return 0 if ranges is None else ranges.size() if self.chosen is None else self.chosen.size
+        return 0 if ranges is None else ranges.size() if self.parts is None else self.parts.size
 
     def fetched(self) -> Slice:
         """Return the slice with its base file's parts in memory, or raise `FileNotFoundError`."""
         base = self.files.base
         if base is None or base.ranges is None:
             return self.files
-        if self.chosen is None:
+        if self.parts is None:
             return replace(self.files, base=base.at_hand())
-        return replace(self.files, base=_small(base, self.chosen, self.columns), base_rows=None, base_ranges=None)
+        return replace(self.files, base=_small(base, self.parts, self.columns), base_rows=None, base_ranges=None)
 
 
 def plan(
@@ -77,7 +77,7 @@ def columns_of(source: ParquetSource, names: Sequence[str]) -> pl.LazyFrame:
     return (source if chosen is None else _small(source, chosen)).scan().select(names)
 
 
-def _small(source: ParquetSource, chosen: Chosen, columns: Sequence[str] | None = None) -> ParquetSource:
+def _small(source: ParquetSource, chosen: ChosenParts, columns: Sequence[str] | None = None) -> ParquetSource:
     assert source.ranges is not None
     content = chosen.file(source.ranges.read_all(chosen.places))
     return ParquetSource(source.name, contents=(content,), columns=None if columns is None else frozenset(columns))
@@ -109,7 +109,7 @@ def _chosen(
     condition: pl.Expr | None,
     keys: Sequence[str] | None,
     enough: int | None,
-) -> Chosen | None:
+) -> ChosenParts | None:
     def groups(footer: pq.FileMetaData) -> Sequence[int]:
         left = not_ruled_out(footer, condition, merging.columns.schema)
         if keys is not None:  # rows of other keys are dropped after the merge
@@ -124,7 +124,7 @@ def _chosen(
 
 def _choose(
     source: ParquetSource, groups: Callable[[pq.FileMetaData], Sequence[int]], columns: Sequence[str] | None
-) -> Chosen | None:
+) -> ChosenParts | None:
     """Choose columns (None for all) and row groups of a file.
 
     Returns None for a local file, and for a damaged file, because its full read reports the damage.

@@ -62,7 +62,7 @@ def column(name: str) -> Any:
     return {"Column": name}
 
 
-def named(tree: Any, step: Operation) -> Any:
+def aliased(tree: Any, step: Operation) -> Any:
     return {"Alias": [tree, step.expression().meta.output_name()]}
 
 

@@ -99,7 +99,7 @@ def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]
     return standing
 
 
-def said_of(failed: Mapping[FileGroup, CrdtMorError]) -> list[str]:
+def failure_texts(failed: Mapping[FileGroup, CrdtMorError]) -> list[str]:
     return [f"file group {group_name(group)}: {error}" for group, error in failed.items()]
 
 

@@ -30,7 +30,7 @@ from crdt_mor.events import rollback, sweep
 from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.log.deciding import Decision, said
+from crdt_mor.log.deciding import Decision, without_promise
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import ERASURES, POSTS, STAGED, erasure_path, only_own, stable_path
 from crdt_mor.log.steps import Put, put_surely
@@ -102,7 +102,7 @@ def unfinished_by_the_store(session: Session) -> Iterator[Decision]:
             raise
         raise ErasureUnfinishedError(
             "the erasure is not finished: the store failed. The rows are deleted, but files may still hold them. Check "
-            f"the cause, then erase again. table={session.config.name} cause={said(error)}"
+            f"the cause, then erase again. table={session.config.name} cause={without_promise(error)}"
         ) from error
 
 

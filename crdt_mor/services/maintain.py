@@ -48,7 +48,7 @@ from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
-from crdt_mor.services.compaction_finish import ExecuteParts, Finished, finish, said_of
+from crdt_mor.services.compaction_finish import ExecuteParts, Finished, failure_texts, finish
 from crdt_mor.services.maintain_hudi import sweep_dead, tell_hudi
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
 from crdt_mor.services.resolving import hints
@@ -195,7 +195,7 @@ def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
         )  # fmt: skip
     if finished.failed:
         count = plural(len(finished.failed), "file group")
-        words = "; ".join(said_of(finished.failed)[:DETAILS_SHOWN])
+        words = "; ".join(failure_texts(finished.failed)[:DETAILS_SHOWN])
         error = f"{count} could not be compacted and will be tried again after the next write there. {words}"
         yield Upkeep(action.service, "failed", action.why, error=error)
 

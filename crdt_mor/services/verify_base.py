@@ -32,7 +32,7 @@ _FILE_NAME: Final = "_hoodie_file_name"
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Totals:
     rows: int = 0
     last: str | None = None
     least: str | None = None
@@ -52,18 +52,18 @@ def ask_base(
         elif (wrong := schema_fault(footer.metadata[AVRO_SCHEMA], footer.schema)) is not None:
             raise FormatError(wrong)
         chunks = source.metadata()
-        seen = _Seen()
+        totals = _Totals()
         with source.open_checked() as parquet:
             for number in range(chunks.num_row_groups):
                 rows = parquet.read_row_group(number)
                 _ask_statistics(chunks.row_group(number), rows, faults)
-                _ask_rows(rows, file, commit, footer, seen, faults)
+                _ask_rows(rows, file, commit, footer, totals, faults)
                 if faults.is_fatal:
                     return
                 ask_states(merging, pl.DataFrame(pl.from_arrow(rows)), faults)
                 _ask_filter(source, chunks, number, rows, faults)
     if not faults.is_fatal:
-        _ask_end(file, footer, seen, faults)
+        _ask_end(file, footer, totals, faults)
 
 
 def ask_base_of_hudi(source: ParquetSource, faults: Faults) -> None:
@@ -73,7 +73,9 @@ def ask_base_of_hudi(source: ParquetSource, faults: Faults) -> None:
             parquet.read_row_group(number)
 
 
-def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer, seen: _Seen, faults: Faults) -> None:
+def _ask_rows(
+    rows: pa.Table, file: DataFile, commit: Completion, footer: Footer, totals: _Totals, faults: Faults
+) -> None:
     if not rows.num_rows:
         return
     meta = pl.DataFrame(pl.from_arrow(rows.select([COMMIT_TIME, RECORD_KEY, PARTITION_PATH, _FILE_NAME])))
@@ -85,29 +87,29 @@ def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer
         if not _is_name_of(str(name), file, commit):
             faults.fail("another file", f"rows of another file. found={name!r}")
     latest = str(meta[COMMIT_TIME].max())
-    seen.latest = max(seen.latest, latest)
+    totals.latest = max(totals.latest, latest)
     if commit.overwriting is not None and (latest, str(meta[COMMIT_TIME].min())) != (commit.overwriting.write,) * 2:
         faults.fail("another file", f"rows of another write. write={commit.overwriting.write} found={latest}")
     elif latest > file.name.instant:
         faults.note("time", f"a row's commit was requested after the file was planned. found={latest}")
     least, greatest = str(keys.min()), str(keys.max())
-    seen.least = least if seen.least is None else min(seen.least, least)
-    seen.greatest = greatest if seen.greatest is None else max(seen.greatest, greatest)
+    totals.least = least if totals.least is None else min(totals.least, least)
+    totals.greatest = greatest if totals.greatest is None else max(totals.greatest, greatest)
     if footer.order == str(BY_KEY):
-        _ask_order(keys, seen, faults)
+        _ask_order(keys, totals, faults)
     else:
-        seen.keys.append(keys)
-    seen.rows += rows.num_rows
+        totals.keys.append(keys)
+    totals.rows += rows.num_rows
 
 
-def _ask_order(keys: pl.Series, seen: _Seen, faults: Faults) -> None:
-    before = pl.Series([seen.last], dtype=pl.String).append(keys)[:-1]
+def _ask_order(keys: pl.Series, totals: _Totals, faults: Faults) -> None:
+    before = pl.Series([totals.last], dtype=pl.String).append(keys)[:-1]
     for check, wrong in (("key order", before > keys), ("key twice", before == keys)):
         places = wrong.fill_null(False).arg_true()
         if len(places):
             at = places[0]
             faults.note(check, f"the rows must ascend by key. key={keys[at]!r} after={before[at]!r}", len(places))
-    seen.last = keys[-1]
+    totals.last = keys[-1]
 
 
 def _is_name_of(name: str, file: DataFile, commit: Completion) -> bool:
@@ -124,19 +126,19 @@ def _is_name_of(name: str, file: DataFile, commit: Completion) -> bool:
     return is_older or name == file.name.file_id
 
 
-def _ask_end(file: DataFile, footer: Footer, seen: _Seen, faults: Faults) -> None:
-    if seen.rows != file.rows:
-        faults.note("rows", f"the number of rows differs from the commit. rows={file.rows} found={seen.rows}")
+def _ask_end(file: DataFile, footer: Footer, totals: _Totals, faults: Faults) -> None:
+    if totals.rows != file.rows:
+        faults.note("rows", f"the number of rows differs from the commit. rows={file.rows} found={totals.rows}")
     said = footer.metadata.get(MIN_RECORD_KEY), footer.metadata.get(MAX_RECORD_KEY)
-    if said != (seen.least, seen.greatest):
+    if said != (totals.least, totals.greatest):
         faults.note(
-            "footer", f"the footer's keys differ from the rows. keys={said} found={(seen.least, seen.greatest)}"
+            "footer", f"the footer's keys differ from the rows. keys={said} found={(totals.least, totals.greatest)}"
         )
     latest = footer.latest_requested
-    if latest is not None and latest != (seen.latest or EPOCH):
-        faults.note("footer", f"the footer's latest requested time is wrong. latest={latest} found={seen.latest}")
-    if seen.keys:
-        keys = pl.concat(seen.keys)
+    if latest is not None and latest != (totals.latest or EPOCH):
+        faults.note("footer", f"the footer's latest requested time is wrong. latest={latest} found={totals.latest}")
+    if totals.keys:
+        keys = pl.concat(totals.keys)
         twice = keys.filter(keys.is_duplicated())
         if len(twice):
             faults.note("key twice", f"several rows contain a key. key={twice[0]!r}", len(twice))

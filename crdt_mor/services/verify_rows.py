@@ -46,20 +46,20 @@ class Faults:
     path: str
     group: FileGroup
     is_fatal: bool = False
-    _first: dict[str, str | CrdtMorError] = field(default_factory=dict)
+    _texts: dict[str, str | CrdtMorError] = field(default_factory=dict)
     _rows: dict[str, int | None] = field(default_factory=dict)
 
-    def note(self, check: str, said: str, rows: int | None = None) -> None:
+    def note(self, check: str, text: str, rows: int | None = None) -> None:
         if self.is_fatal:
             return
-        self._first.setdefault(check, said)
+        self._texts.setdefault(check, text)
         before = self._rows.get(check, 0 if rows is not None else None)
         self._rows[check] = None if rows is None or before is None else before + rows
 
-    def fail(self, check: str, said: str | CrdtMorError) -> None:
+    def fail(self, check: str, fault: str | CrdtMorError) -> None:
         """Replace all other faults by an unreadable file."""
         if not self.is_fatal:
-            self._first, self._rows = {check: said}, {check: None}
+            self._texts, self._rows = {check: fault}, {check: None}
         self.is_fatal = True
 
     def fail_with(self, error: CrdtMorError) -> None:
@@ -68,7 +68,7 @@ class Faults:
         self.fail("not supported" if isinstance(error, UnsupportedFeatureError) else check, error)
 
     @contextmanager
-    def reading(self, what: str) -> Iterator[None]:
+    def reading(self, format: str) -> Iterator[None]:
         """Turn errors about unreadable bytes into a fault; others are raised."""
         try:
             yield
@@ -79,10 +79,10 @@ class Faults:
         except _DAMAGED as error:
             if is_of_system(error):
                 raise not_read(error, self.path) from error
-            self.fail("read", f"damaged {what}: {' '.join(str(error).split())}. file={self.path}")
+            self.fail("read", f"damaged {format}: {' '.join(str(error).split())}. file={self.path}")
 
     def findings(self) -> Iterator[Finding]:
-        for check, said in self._first.items():
+        for check, said in self._texts.items():
             yield finding(check, self.path, said, self.group, self._rows[check])
 
 

@@ -31,7 +31,7 @@ _PROVIDERS: Final[Mapping[str, tuple[Provider, str, str]]] = {
 _METHODS: Final = tuple(name for name, member in vars(Store).items() if callable(member) and not name.startswith("_"))
 
 
-def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Environment) -> Store:
+def own_store(store: Store | Handed, uri: str | os.PathLike[str], environment: Environment) -> Store:
     """Return a store of ours unchanged, or our store for the bucket of an obstore store.
 
     uri: an address in its bucket, below its prefix. Any other text only names the table, which is then at the prefix.

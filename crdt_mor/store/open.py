@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import Environment
 from crdt_mor.store.addresses import KNOWN, SCHEMES, Place, place_of
-from crdt_mor.store.handed_stores import taken
+from crdt_mor.store.handed_stores import own_store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.options import check_form, read_options
 from crdt_mor.store.protocol import Bucket, Store
@@ -52,7 +52,7 @@ def store_at(
         return open_store(uri, environment, storage_options)
     if storage_options is not None:
         raise InvalidInputError("leave storage_options out: the store argument already contains its options")
-    return taken(store, uri, environment)
+    return own_store(store, uri, environment)
 
 
 def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | None) -> dict[str, str]:

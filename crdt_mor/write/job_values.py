@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crdt_mor.columns.names import STORED, Names
-from crdt_mor.laws.allowed import Carried
+from crdt_mor.laws.allowed import PickledPayloads
 from crdt_mor.model.authors import Info
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -44,7 +44,7 @@ class Job:
     planned: InstantTime = EPOCH
     application: str = ""
     info: Info = ()
-    payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
+    payloads: PickledPayloads = field(default_factory=PickledPayloads, compare=False, repr=False)
     replacing: Replacing | None = None
     declared: Declared = ANYTHING
     names: Names = STORED

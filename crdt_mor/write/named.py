@@ -22,7 +22,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.write.statements import Checked, RowsStatement, SchemaMode, Statements, columns_of_delete
+from crdt_mor.write.statements import CheckedRows, RowsStatement, SchemaMode, Statements, columns_of_delete
 
 if TYPE_CHECKING:
     from crdt_mor.write import rules as writing_rules
@@ -42,7 +42,7 @@ class Prepared:
 
     value: Timeline
     stored: RowsStatement
-    checked: Checked
+    checked: CheckedRows
     shown: Mapping[str, str]
 
 

@@ -21,7 +21,7 @@ from polars.datatypes import DataTypeClass
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.assignments import Assignments
 from crdt_mor.read.expressions import columns_in
-from crdt_mor.read.operations import Operation, column, named, operation_of, tree_of
+from crdt_mor.read.operations import Operation, aliased, column, operation_of, tree_of
 
 Kind = pl.DataType | DataTypeClass
 KeyOf = Callable[[int], Mapping[str, object]]
@@ -110,7 +110,7 @@ class _Steps:
         plain = zip(names, step.inputs, strict=True)
         inputs = [tree if name in self.constants else column(name) for name, tree in plain]
         if step.word == _STRUCT:
-            inputs = [named(column(name), operation_of(tree)) for name, tree in zip(names, step.inputs, strict=True)]
+            inputs = [aliased(column(name), operation_of(tree)) for name, tree in zip(names, step.inputs, strict=True)]
         made = self._made(step.of(inputs).expression(), is_constant=self.constants.issuperset(names))
         if not step.is_python:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)

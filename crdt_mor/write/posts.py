@@ -28,13 +28,15 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.way import POST_BYTES_MAX
-from crdt_mor.write.statements import Checked, Operation, RowsStatement, Statement, Statements
+from crdt_mor.write.statements import CheckedRows, Operation, RowsStatement, Statement, Statements
 
 _KINDS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", "DELETE": "DELETE"}
 """The kinds of statements in posts."""
 
 
-def post_of(statement: RowsStatement, checked: Checked, author: Author, token: tuple[str, int] | None) -> Post | None:
+def post_of(
+    statement: RowsStatement, checked: CheckedRows, author: Author, token: tuple[str, int] | None
+) -> Post | None:
     """Return the post of a statement under stored names; None if it is large or empty."""
     if bytes_of(statement.rows) > POST_BYTES_MAX:
         return None

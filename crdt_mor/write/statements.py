@@ -78,7 +78,7 @@ class RowsStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedRows:
     """A statement of rows after its check: keyed, in stored types.
 
     No part depends on the write's time, so `Statements.collect` adds it at any time.
@@ -131,7 +131,7 @@ class Statements:
         """Add rows under stored names. Growth by `mode="merge"` is published later, if nothing is refused."""
         self.collect(self.check(statement))
 
-    def check(self, statement: RowsStatement) -> Checked:
+    def check(self, statement: RowsStatement) -> CheckedRows:
         """Check rows under stored names by this version's schema and rules."""
         if statement.kind == "DELETE":
             return self._checked_keys(statement)
@@ -154,9 +154,9 @@ class Statements:
         keyed_rows = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if statement.kind == "INSERT" and rows.num_rows > 1:
             refuse_repeats(keyed_rows.rows)
-        return Checked(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows))
+        return CheckedRows(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows))
 
-    def collect(self, checked: Checked) -> None:
+    def collect(self, checked: CheckedRows) -> None:
         """Add checked rows. Payloads lift the rows to this write's time."""
         statement = checked.statement
         if isinstance(statement, RowsWrite):
@@ -207,7 +207,7 @@ class Statements:
         rules = self._rules(self.schema, are_new=True)
         return rows if rules is None else rules.completed(rows)
 
-    def _checked_keys(self, statement: RowsStatement) -> Checked:
+    def _checked_keys(self, statement: RowsStatement) -> CheckedRows:
         """Check a delete by key. In a table with an ordering column tombstones carry its value, unless `plain`."""
         data, plain = statement.rows, statement.plain
         ordering = None if plain else self.config.merge.ordering
@@ -224,7 +224,7 @@ class Statements:
             hold_deletes(self.declared, frame[PARTITION_PATH].unique(), frame[RECORD_KEY])
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
-        return Checked("DELETE", DeleteWrite(frame), self.schema, self.merging)
+        return CheckedRows("DELETE", DeleteWrite(frame), self.schema, self.merging)
 
     def delete_keyed(self, keys: pl.DataFrame) -> None:
         self._operations.add("DELETE")

@@ -174,7 +174,7 @@ class _Job:
         return found.execute(rows)
 
 
-class Told(WriterCommitMessage):
+class TaskOutcomes(WriterCommitMessage):
     """A task's result."""
 
     def __init__(self, outcomes: dict[int, bytes]) -> None:
@@ -187,12 +187,12 @@ class TasksWriter(DataSourceArrowWriter):
     def __init__(self, job: _Job) -> None:
         self._job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
-        return Told(self._job.outcomes(iterator))
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutcomes:
+        return TaskOutcomes(self._job.outcomes(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        told = [message.outcomes for message in messages if isinstance(message, Told)]
-        outcomes = {number: pickle.loads(outcome) for task in told for number, outcome in task.items()}
+        by_task = [message.outcomes for message in messages if isinstance(message, TaskOutcomes)]
+        outcomes = {number: pickle.loads(outcome) for task in by_task for number, outcome in task.items()}
         self._job.spread.send_outcomes(pickle.dumps(outcomes))
 
 

@@ -235,7 +235,7 @@ def test_a_merge_whose_worker_is_killed_counts_once(
     from crdt_mor.readers.spark import merge, merging
 
     class Dying(merging.TasksWriter):
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> merging.Told:
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> merging.TaskOutcomes:
             told = super().write(iterator)
             dies_at_first(1)
             return told

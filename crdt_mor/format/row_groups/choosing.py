@@ -30,7 +30,7 @@ _ARROW_SCHEMA: Final = b"ARROW:schema"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenParts:
     """The needed parts of a file. places: first byte and length of each chunk, in file order."""
 
     places: tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ class Chosen:
         return b"".join((MAGIC, *chunks, encoded, len(encoded).to_bytes(4, "little"), MAGIC))
 
 
-def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[int]) -> Chosen | None:
+def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[int]) -> ChosenParts | None:
     """Choose columns, by top-level name, and row groups, by number, from the file with this footer.
 
     columns: None for all; unknown names are ignored.
@@ -65,7 +65,7 @@ def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[in
         raise FormatError(f"not the footer of a Parquet file: {error!r}. bytes={len(footer)}") from error
 
 
-def _choose(whole: Struct, columns: Collection[str] | None, groups: Collection[int]) -> Chosen | None:
+def _choose(whole: Struct, columns: Collection[str] | None, groups: Collection[int]) -> ChosenParts | None:
     elements: Sequence[Struct] = whole[_FILE_SCHEMA].value.values
     if columns is not None and _has_arrow_schema(whole):
         return None
@@ -95,7 +95,7 @@ def _choose(whole: Struct, columns: Collection[str] | None, groups: Collection[i
     if _FILE_ORDERS in fields:
         orders = fields[_FILE_ORDERS].value
         fields[_FILE_ORDERS] = Value(LIST, Items(orders.kind, [orders.values[leaf] for leaf in sorted(leaves)]))
-    return Chosen(tuple(places), fields)
+    return ChosenParts(tuple(places), fields)
 
 
 def _has_arrow_schema(footer: Struct) -> bool:

@@ -10,17 +10,17 @@ from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.columns import Alteration
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.plan import Action, Given
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import Actor, World
 
 
-def rename(world: World, process: Busy, action: Action) -> str:
+def rename(world: World, process: Actor, action: Action) -> str:
     columns = world.columns
     column = columns.alterable[int(action.pick * len(columns.alterable))]
     asked = columns.requested(column, f"{column} nr {action.number}")
     return f"calls {asked.old!r} {asked.new!r}{_alter(world, process, asked)}"
 
 
-def drop(world: World, process: Busy, action: Action) -> str:
+def drop(world: World, process: Actor, action: Action) -> str:
     choice = world.columns.droppable
     if not choice:
         return "finds no column to drop"
@@ -28,7 +28,7 @@ def drop(world: World, process: Busy, action: Action) -> str:
     return f"drops the column {asked.old!r}{_alter(world, process, asked)}"
 
 
-def _alter(world: World, process: Busy, asked: Alteration) -> str:
+def _alter(world: World, process: Actor, asked: Alteration) -> str:
     try:
         if asked.new is None:
             process.table.alter(drop=[asked.old])
@@ -55,4 +55,4 @@ def with_more(world: World, action: Action, rows: tuple[Given, ...]) -> tuple[Gi
     return tuple({**row, **more} for row in rows)
 
 
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"rename": rename, "drop a column": drop}
+ACTS: dict[str, Callable[[World, Actor, Action], str]] = {"rename": rename, "drop a column": drop}

@@ -18,7 +18,7 @@ from crdt_mor.testing.simulation.inside import tail_of
 from crdt_mor.testing.simulation.ledger import KeyWrite, Write
 from crdt_mor.testing.simulation.plan import Action, Given
 from crdt_mor.testing.simulation.rows import frame_of, key_writes_of, keys_of, told_of
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import Actor, World
 
 TURN_S: Final = 0.1
 """Seconds between our writes and Hudi's."""
@@ -30,7 +30,7 @@ HEARTBEAT_MS: Final = 120_000
 """Hudi refuses the commit of a writer silent for so long."""
 
 
-def hudi(world: World, process: Busy, action: Action) -> str:
+def hudi(world: World, process: Actor, action: Action) -> str:
     if world.settings.rule not in ("latest", "ordering"):
         return "is a Hudi writer, and cannot merge this table's rows"
     if world.depth > 1 or world.move is not None:
@@ -55,7 +55,7 @@ def _turn(world: World) -> Iterator[None]:
         world.pass_time(TURN_S)
 
 
-def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...], keys: tuple[str, ...]) -> bool:
+def _written(world: World, process: Actor, write: Write, rows: tuple[Given, ...], keys: tuple[str, ...]) -> bool:
     table, began_ms, requested = world.open_now(process), world.environment.now_ms(), _time(world)
     frame, deletes = frame_of(world, rows), keys_of(world, keys) if keys else None
     world.ledger.foreign[requested] = write.number
@@ -78,4 +78,4 @@ def _time(world: World) -> InstantTime:
     return from_ms(newest + APART_MS)
 
 
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"commit as Hudi": hudi}
+ACTS: dict[str, Callable[[World, Actor, Action], str]] = {"commit as Hudi": hudi}

@@ -20,13 +20,13 @@ from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed
 from crdt_mor.testing.simulation.plan import Action
 from crdt_mor.testing.simulation.rows import keys_of
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import Actor, World
 
 _KEPT: Final = (timedelta(0), timedelta(minutes=10), None)
 _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 
 
-def plan(world: World, process: Busy, action: Action) -> str:
+def plan(world: World, process: Actor, action: Action) -> str:
     made = process.table.maintenance.plans.schedule(logs_only=action.how == "logs only")
     if not world.has_moved_from(process) and made:
         world.state.setdefault("plans", []).append(made)
@@ -38,7 +38,7 @@ def _picked(world: World, action: Action) -> Any:
     return plans[int(action.pick * len(plans))] if plans else None
 
 
-def execute(world: World, process: Busy, action: Action) -> str:
+def execute(world: World, process: Actor, action: Action) -> str:
     """Write the files of a plan without completing it, even if it has ended."""
     found = _picked(world, action)
     if found is None:
@@ -47,7 +47,7 @@ def execute(world: World, process: Busy, action: Action) -> str:
     return f"executes the plan of {found.barrier} without completing it"
 
 
-def finish(world: World, process: Busy, action: Action) -> str:
+def finish(world: World, process: Actor, action: Action) -> str:
     """Execute and complete a plan, perhaps twice."""
     found = _picked(world, action)
     if found is None:
@@ -56,7 +56,7 @@ def finish(world: World, process: Busy, action: Action) -> str:
     return f"compacts by the plan of {found.barrier}{'' if done else ', which is cancelled'}"
 
 
-def cancel(world: World, process: Busy, action: Action) -> str:
+def cancel(world: World, process: Actor, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to cancel"
@@ -64,26 +64,26 @@ def cancel(world: World, process: Busy, action: Action) -> str:
     return f"cancels the plan of {found.barrier}{'' if done else ', which is over'}"
 
 
-def compact(world: World, process: Busy, action: Action) -> str:
+def compact(world: World, process: Actor, action: Action) -> str:
     del world
     done = process.table.maintenance.compact(logs_only=action.how == "logs only")
     return f"compacts {len(done)} times{', logs alone' if action.how else ''}"
 
 
-def clean(world: World, process: Busy, action: Action) -> str:
+def clean(world: World, process: Actor, action: Action) -> str:
     commits, keep = 1 + int(action.pick * 3), _KEPT[int(action.pick * 97) % 3]
     world.state["history is given up"] = True
     process.table.maintenance.clean(keep, commits=commits, readers=_GRACE[int(action.pick * 31) % 3])
     return f"cleans: {commits} commits and {keep or 'no more'} of history stay"
 
 
-def archive(world: World, process: Busy, action: Action) -> str:
+def archive(world: World, process: Actor, action: Action) -> str:
     del world
     process.table.maintenance.archive(keep_commits=1 + int(action.pick * 3))
     return "archives"
 
 
-def maintain(world: World, process: Busy, action: Action) -> str:
+def maintain(world: World, process: Actor, action: Action) -> str:
     del action
     world.state["history is given up"] = True
     done = process.table.maintenance.maintain(keep=timedelta(hours=2))
@@ -93,7 +93,7 @@ def maintain(world: World, process: Busy, action: Action) -> str:
     return "maintains the table"
 
 
-def erase(world: World, process: Busy, action: Action) -> str:
+def erase(world: World, process: Actor, action: Action) -> str:
     world.ledger.erasing[process.machine.process().program] = action.keys
     world.state["history is given up"] = True
     alterations = world.columns.changed
@@ -114,7 +114,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
     return text
 
 
-def savepoint(world: World, process: Busy, action: Action) -> str:
+def savepoint(world: World, process: Actor, action: Action) -> str:
     name = f"s{action.number}"
     saved = world.open_now(process).maintenance.savepoint(name)
     if not world.has_moved_from(process):
@@ -122,7 +122,7 @@ def savepoint(world: World, process: Busy, action: Action) -> str:
     return f"saves the table's moment as {name}"
 
 
-def drop_savepoint(world: World, process: Busy, action: Action) -> str:
+def drop_savepoint(world: World, process: Actor, action: Action) -> str:
     saved = world.state.get("savepoints", {})
     names = sorted(saved)
     if not names:
@@ -134,7 +134,7 @@ def drop_savepoint(world: World, process: Busy, action: Action) -> str:
     return f"drops the savepoint {name}"
 
 
-def restore(world: World, process: Busy, action: Action) -> str:
+def restore(world: World, process: Actor, action: Action) -> str:
     ledger, saved = world.ledger, world.state.get("savepoints", {})
     points = [*saved.items(), *((one.completed, one.completed) for one in ledger.landed[-4:-1])]
     if not points or ledger.restoring:
@@ -168,13 +168,13 @@ def _forget_savepoints(world: World, before: list[Landed]) -> None:
         world.state["savepoints"] = kept
 
 
-def wait(world: World, process: Busy, action: Action) -> str:
+def wait(world: World, process: Actor, action: Action) -> str:
     del process
     world.pass_time(action.seconds)
     return f"waits for {action.seconds:g} s"
 
 
-def cut_power(world: World, process: Busy, action: Action) -> str:
+def cut_power(world: World, process: Actor, action: Action) -> str:
     del process, action
     if world.depth > 1:
         return "is spared: power is cut only between the actions of others"
@@ -184,7 +184,7 @@ def cut_power(world: World, process: Busy, action: Action) -> str:
     return f"and all others lose power; gone or empty: {len(lost)} objects"
 
 
-def restart(world: World, process: Busy, action: Action) -> str:
+def restart(world: World, process: Actor, action: Action) -> str:
     del action
     world.stop(process)
     return "is killed, and started anew"
@@ -194,7 +194,7 @@ def _first_words(error: CrdtMorError) -> str:
     return str(error).partition(":")[0].partition(".")[0]
 
 
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {
+ACTS: dict[str, Callable[[World, Actor, Action], str]] = {
     "plan": plan, "execute": execute, "finish": finish, "cancel": cancel, "compact": compact, "clean": clean,
     "archive": archive, "maintain": maintain, "erase": erase, "savepoint": savepoint,
     "drop the savepoint": drop_savepoint, "restore": restore, "wait": wait, "cut the power": cut_power,

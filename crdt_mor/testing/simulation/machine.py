@@ -208,7 +208,7 @@ class Calls(DelegatingStore):
         return self.around("put", path, lambda: store.put(path, content, durable=durable, after=after))
 
     def at(self, store: Store) -> DelegatingStore:
-        return _Elsewhere(self, store)
+        return _StoreElsewhere(self, store)
 
     def asleep(self) -> None:
         if self.is_dead:
@@ -267,7 +267,7 @@ class Calls(DelegatingStore):
         return found
 
 
-class _Elsewhere(DelegatingStore):
+class _StoreElsewhere(DelegatingStore):
     def __init__(self, calls: Calls, store: Store) -> None:
         super().__init__(store)
         self._calls = calls

@@ -11,14 +11,14 @@ from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.machine import Disk
 from crdt_mor.testing.simulation.moves import Move
 from crdt_mor.testing.simulation.plan import Action, Rule
-from crdt_mor.testing.simulation.world import URI, Busy, World
+from crdt_mor.testing.simulation.world import URI, Actor, World
 from crdt_mor.testing.simulation.writing import end
 
 _EXPIRY_S: Final = 700.0
 """Seconds after which a silent writer has expired."""
 
 
-def migrate(world: World, process: Busy, action: Action) -> str:
+def migrate(world: World, process: Actor, action: Action) -> str:
     """Migrate the table, or resume a stopped migration."""
     table, going_on = world.open_now(process), world.move is not None
     move = world.move or _begun(world, action)
@@ -61,7 +61,7 @@ def _end_pending(world: World) -> None:
     world.pass_time(_EXPIRY_S)
 
 
-def give_up(world: World, process: Busy, action: Action) -> str:
+def give_up(world: World, process: Actor, action: Action) -> str:
     del action
     move = world.move
     if move is None:
@@ -93,4 +93,7 @@ def finish_move(world: World) -> None:
     world.look_at_history()
 
 
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"migrate": migrate, "give the migration up": give_up}
+ACTS: dict[str, Callable[[World, Actor, Action], str]] = {
+    "migrate": migrate,
+    "give the migration up": give_up,
+}

@@ -20,7 +20,7 @@ from crdt_mor.testing.simulation.ledger import Landed
 from crdt_mor.testing.simulation.moving import finish_move
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, Action
 from crdt_mor.testing.simulation.rows import where, world_key
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import Actor, World
 
 _UNTIL_ALL_CLOCKS_S: Final = 100.0
 """Seconds until every process's clock has passed every moment."""
@@ -42,14 +42,14 @@ class Held:
 
     scan: Scan
     expected: dict[str, Row]
-    owner: Busy
+    owner: Actor
 
     @property
     def is_readable(self) -> bool:
         return not (self.owner.is_busy or self.owner.calls.is_dead)
 
 
-def look(world: World, process: Busy, action: Action) -> str:
+def look(world: World, process: Actor, action: Action) -> str:
     """Read the latest snapshot in all ways."""
     del action
     world.look_at_history()
@@ -90,7 +90,7 @@ def _expected_now(world: World, table: Table, at: str) -> dict[str, Row]:
     return ledger.expected(ledger.as_of(at))
 
 
-def hold(world: World, process: Busy, action: Action) -> str:
+def hold(world: World, process: Actor, action: Action) -> str:
     world.look_at_history()
     landed = world.ledger.landed
     past = landed[int(action.pick * len(landed))] if landed and action.pick < 0.5 else None
@@ -109,7 +109,7 @@ def hold(world: World, process: Busy, action: Action) -> str:
     return f"opens a view of {at}"
 
 
-def read(world: World, process: Busy, action: Action) -> str:
+def read(world: World, process: Actor, action: Action) -> str:
     held = [one for one in world.state.get("held", []) if one.is_readable or one.owner is process]
     if not held:
         return "finds no open view"
@@ -124,7 +124,7 @@ def read(world: World, process: Busy, action: Action) -> str:
     return f"reads its view of {found.scan.as_of}"
 
 
-def follow(world: World, process: Busy, action: Action) -> str:
+def follow(world: World, process: Actor, action: Action) -> str:
     followers = world.state.setdefault("followers", {})
     images = action.how.endswith("images")
     consistency: Literal["latest", "stable"] = "stable" if action.how.startswith("stable") else "latest"
@@ -331,4 +331,9 @@ def _as_of(world: World, point: str, at: str, *, saved: bool) -> None:
     _hold_to(world, invariant, at, rows, world.ledger.expected(world.ledger.as_of(at)), f"the view as of {point}")
 
 
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"look": look, "hold": hold, "read": read, "follow": follow}
+ACTS: dict[str, Callable[[World, Actor, Action], str]] = {
+    "look": look,
+    "hold": hold,
+    "read": read,
+    "follow": follow,
+}

@@ -47,7 +47,7 @@ _MADE: dict[str, Disk] = {}
 
 
 @dataclass
-class Busy:
+class Actor:
     name: str
     machine: Machine
     calls: Calls
@@ -62,7 +62,7 @@ class Busy:
 @dataclass
 class World:
     plan: Plan
-    acts: dict[str, Callable[[World, Busy, Action], str]]
+    acts: dict[str, Callable[[World, Actor, Action], str]]
     lines: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     troubles: int = 0
@@ -84,7 +84,7 @@ class World:
         self.disks[URI].load(_made(self.settings))
         self.observer = self.observed(URI)
         self.started = 0
-        self.processes: dict[int, Busy] = {}
+        self.processes: dict[int, Actor] = {}
         """Processes by number, started on demand."""
         self.queue = deque(self.plan.actions)
         self.late_puts: list[tuple[int, Callable[[], object]]] = []
@@ -97,7 +97,7 @@ class World:
 
     # --- processes ------------------------------------------------------------------------------------------------
 
-    def start(self, place: int) -> Busy:
+    def start(self, place: int) -> Actor:
         self.started += 1
         name = f"p{place + 1}.{self.started}"
         calls = Calls(
@@ -105,18 +105,18 @@ class World:
         )
         machine = Machine(self.environment, name, AHEAD_MS[place], calls.asleep)
         table = Table.open(self.uri, store=calls, environment=machine)
-        made = Busy(f"process {place + 1}", machine, calls, table, uri=self.uri)
+        made = Actor(f"process {place + 1}", machine, calls, table, uri=self.uri)
         return made
 
     def observed(self, uri: str) -> Table:
         machine = Machine(self.environment, "observer", 0, _nothing)
         return Table.open(uri, store=self.disks[uri], environment=machine)
 
-    def open_at(self, process: Busy, uri: str) -> None:
+    def open_at(self, process: Actor, uri: str) -> None:
         process.table = Table.open(uri, store=process.calls.at(self.disks[uri]), environment=process.machine)
         process.uri = uri
 
-    def open_now(self, process: Busy) -> Table:
+    def open_now(self, process: Actor) -> Table:
         if process.uri != self.uri:
             self.open_at(process, self.uri)
         return process.table
@@ -124,17 +124,17 @@ class World:
     def ledger_of(self, table: Table) -> Ledger:
         return next((left.ledger for left in self.moved_tables if left.table.uri == table.uri), self.ledger)
 
-    def has_moved_from(self, process: Busy) -> bool:
+    def has_moved_from(self, process: Actor) -> bool:
         """Return True if the process's open table moved."""
         self.look_at_history()
         return process.uri != self.uri
 
-    def stop(self, process: Busy) -> None:
+    def stop(self, process: Actor) -> None:
         """End a process with all it held."""
         process.calls.is_dead = process.machine.is_still = True
         self.processes = {place: other for place, other in self.processes.items() if other is not process}
 
-    def free(self, who: int) -> Busy:
+    def free(self, who: int) -> Actor:
         order = [(who + i) % PROCESSES for i in range(PROCESSES)]
         place = next(p for p in order if p not in self.processes or not self.processes[p].is_busy)
         if place not in self.processes:
@@ -146,7 +146,7 @@ class World:
         """Return True if a call failed, or if the process paused."""
         return self._failed or any(one.calls.happened or one.has_paused for one in self.processes.values())
 
-    def _asked(self, action: Action) -> Busy:
+    def _asked(self, action: Action) -> Actor:
         order = sorted(self.processes, key=lambda place: (place - action.who) % PROCESSES)
         open_ = [place for place in order if self.processes[place].tx and not self.processes[place].is_busy]
         return self.processes[open_[0]] if action.kind == "end" and open_ else self.free(action.who)
@@ -184,7 +184,7 @@ class World:
         self.lines[place] = f"{'  ' * self.depth}{process.name} {outcome}"
         self.look_at_history()
 
-    def _done(self, process: Busy, action: Action) -> str:
+    def _done(self, process: Actor, action: Action) -> str:
         calls = process.calls
         try:
             outcome = self._acted(process, action)
@@ -206,7 +206,7 @@ class World:
             self._failed = True
         return outcome
 
-    def _acted(self, process: Busy, action: Action) -> str:
+    def _acted(self, process: Actor, action: Action) -> str:
         """Carry out an action. After a `TableMovedError`, repeat it at the new address, where it may fail."""
         try:
             return self.acts[action.kind](self, process, action)
@@ -216,7 +216,7 @@ class World:
             self.open_now(process)
             return f"begins with: {action.kind}, and is told that the table moves: {type(error).__name__}"
 
-    def meanwhile(self, process: Busy, trouble: Trouble, words: str) -> None:
+    def meanwhile(self, process: Actor, trouble: Trouble, words: str) -> None:
         self.troubles += 1
         process.has_paused = True
         if self.depth >= DEPTH_MAX:

@@ -35,7 +35,7 @@ from crdt_mor.testing.simulation.rows import (
     where,
     world_key,
 )
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import Actor, World
 
 Token = tuple[str, int]
 Info = dict[str, str]
@@ -51,12 +51,12 @@ _REFUSALS: Final = (
 """Errors after which nothing is written."""
 
 
-def upsert(world: World, process: Busy, action: Action) -> str:
+def upsert(world: World, process: Actor, action: Action) -> str:
     rows = with_more(world, action, action.rows)
     return _upsert(world, process, action, rows, f"upserts {told_of(rows)}")
 
 
-def add_column(world: World, process: Busy, action: Action) -> str:
+def add_column(world: World, process: Actor, action: Action) -> str:
     if len(world.columns.more) >= MORE_MAX:
         return "finds enough columns in the table"
     if world.columns.is_dropping:
@@ -68,10 +68,15 @@ def add_column(world: World, process: Busy, action: Action) -> str:
 
 
 def _upsert(
-    world: World, process: Busy, action: Action, rows: tuple[Given, ...], text: str, column: str | None = None
+    world: World,
+    process: Actor,
+    action: Action,
+    rows: tuple[Given, ...],
+    text: str,
+    column: str | None = None,
 ) -> str:
 
-    def upserted(by: Busy, token: Token, info: Info) -> Commit:
+    def upserted(by: Actor, token: Token, info: Info) -> Commit:
         mode: SchemaMode = "merge" if column else "strict"
         with _adding(world, column, rows):
             return by.table.upsert(frame_of(world, rows), schema_mode=mode, token=token, commit_info=info)
@@ -91,9 +96,9 @@ def _adding(world: World, column: str | None, rows: tuple[Given, ...]) -> Iterat
         columns.adding, columns.giving = before
 
 
-def delete(world: World, process: Busy, action: Action) -> str:
+def delete(world: World, process: Actor, action: Action) -> str:
 
-    def deleted(by: Busy, token: Token, info: Info) -> Commit:
+    def deleted(by: Actor, token: Token, info: Info) -> Commit:
         frame, _, plain = _deletes(world, action)
         return by.table.delete(frame, plain=plain, token=token, commit_info=info)
 
@@ -101,19 +106,19 @@ def delete(world: World, process: Busy, action: Action) -> str:
                   deleted)  # fmt: skip
 
 
-def open_accounts(world: World, process: Busy, action: Action) -> str:
+def open_accounts(world: World, process: Actor, action: Action) -> str:
     """Write all accounts at once."""
     return _upsert(world, process, action, _accounts(world, dict.fromkeys(ACCOUNTS, 0)), "opens the accounts")
 
 
-def transfer(world: World, process: Busy, action: Action) -> str:
+def transfer(world: World, process: Actor, action: Action) -> str:
     """Move an amount: two increments in a commit, or two updates in a serializable block."""
     (source, target), amount = action.keys, int(action.pick)
     text, changes = f"moves {amount} from {source} to {target}", {source: -amount, target: amount}
     if world.settings.adds:
         return _upsert(world, process, action, _accounts(world, changes), text)
 
-    def block(by: Busy, token: Token, info: Info) -> Commit:
+    def block(by: Actor, token: Token, info: Info) -> Commit:
         tx = by.table.transaction(isolation="serializable", wait=_WAIT, token=token, commit_info=info)
         with tx:
             tx.update(added(world, -amount), where(world, world.account(source)))
@@ -125,10 +130,10 @@ def transfer(world: World, process: Busy, action: Action) -> str:
     return _write(world, process, action, None, text, block, computed=lambda before: _updated(world, before, rows))
 
 
-def add_one(world: World, process: Busy, action: Action) -> str:
+def add_one(world: World, process: Actor, action: Action) -> str:
     (key,) = action.keys
 
-    def updated(by: Busy, token: Token, info: Info) -> Commit:
+    def updated(by: Actor, token: Token, info: Info) -> Commit:
         found = where(world, key)
         return by.table.update(added(world, 1), found, wait=_WAIT, token=token, commit_info=info)
 
@@ -138,7 +143,7 @@ def add_one(world: World, process: Busy, action: Action) -> str:
     )
 
 
-def begin(world: World, process: Busy, action: Action) -> str:
+def begin(world: World, process: Actor, action: Action) -> str:
     if process.tx is not None:
         return "already holds an open transaction"
     rows = with_more(world, action, action.rows)
@@ -156,7 +161,7 @@ def begin(world: World, process: Busy, action: Action) -> str:
     return f"begins a transaction and upserts {told_of(rows)}: write {write.number}{told}"
 
 
-def end(world: World, process: Busy, action: Action) -> str:
+def end(world: World, process: Actor, action: Action) -> str:
     tx, write = process.tx, process.write
     if tx is None or write is None:
         return "finds no transaction to end"
@@ -175,10 +180,10 @@ def _committed(tx: Any) -> Commit:
     return tx.commit
 
 
-def overwrite(world: World, process: Busy, action: Action) -> str:
+def overwrite(world: World, process: Actor, action: Action) -> str:
     rows, partitions = with_more(world, action, action.rows), "dynamic" if action.how == "dynamic" else None
 
-    def replaced(by: Busy, token: Token, info: Info) -> Commit:
+    def replaced(by: Actor, token: Token, info: Info) -> Commit:
         if not rows:
             return by.table.truncate(token=token, commit_info=info)
         return by.table.overwrite(frame_of(world, rows), partitions=partitions, token=token, commit_info=info)
@@ -187,12 +192,12 @@ def overwrite(world: World, process: Busy, action: Action) -> str:
     return _write(world, process, action, lambda: key_writes_of(world, rows), what, replaced)
 
 
-def job(world: World, process: Busy, action: Action) -> str:
+def job(world: World, process: Actor, action: Action) -> str:
     """Write with several tasks, repeated attempts and perhaps two drivers."""
     rows = tuple({row["name"]: row for row in with_more(world, action, action.rows)}.values())
     rows = tuple(same_value(world, row, rows[0]) for row in rows)
 
-    def distributed(by: Busy, token: Token, info: Info) -> Commit:
+    def distributed(by: Actor, token: Token, info: Info) -> Commit:
         parts = [frame_of(world, (row,)) for row in rows]
         planned = by.table.jobs.plan("upsert", parts[0].schema, token=token, commit_info=info)
         receipts = [planned.stage(part, task=n, environment=by.machine) for n, part in enumerate(parts)]
@@ -208,7 +213,7 @@ def job(world: World, process: Busy, action: Action) -> str:
     return _write(world, process, action, lambda: key_writes_of(world, rows), text, distributed)
 
 
-def repeat(world: World, process: Busy, action: Action) -> str:
+def repeat(world: World, process: Actor, action: Action) -> str:
     """Run an earlier write again with its token."""
     world.look_at_history()
     found = [(write, again) for write, again in world.state.get("writes", [])
@@ -224,18 +229,18 @@ def repeat(world: World, process: Busy, action: Action) -> str:
 
 def _write(
     world: World,
-    process: Busy,
+    process: Actor,
     action: Action,
     said: Callable[[], list[KeyWrite]] | None,
     text: str,
-    call: Callable[[Busy, Token, Info], Commit],
+    call: Callable[[Actor, Token, Info], Commit],
     computed: Callable[[dict[str, Row]], list[KeyWrite]] | None = None,
 ) -> str:
     """Write, and repeat with the token after an unknown outcome."""
     write = world.ledger.begin(Write(action.number, [], computed))
     token = (f"job{action.number}", 1)
 
-    def carried_out(by: Busy, *, again: bool) -> str:
+    def carried_out(by: Actor, *, again: bool) -> str:
         if said is not None and not world.ledger.has_landed(write.number):
             write.key_writes = said()
 
@@ -250,7 +255,7 @@ def _write(
     return f"{text} ({happened})" if happened else text
 
 
-def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
+def _moving_on(world: World, by: Actor, call: Callable[[], Commit]) -> Commit:
     """Write, and follow `TableMovedError`."""
     try:
         while True:
