@@ -55,7 +55,7 @@ from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
 from crdt_mor.services.verify_told import Schemas
-from crdt_mor.services.verify_value import reread, unreadable
+from crdt_mor.services.verify_value import Reread, reread, unreadable
 from crdt_mor.store.absences import surely
 from crdt_mor.write.adopted_keys import key_columns
 
@@ -81,7 +81,7 @@ _ROWS = "rows and data files, because the table's files are unknown"
 
 def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = None) -> Verification:
     try:
-        read = reread(session)
+        read = _reread_twice(session)
     except UnsupportedVersionError:
         raise
     except FormatError as error:
@@ -104,6 +104,15 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         read.value.version, run.rows, run.file_groups, run.files, run.bytes, objects, tuple(run.findings),
         hints, run.several, tuple(run.some_keys), tuple(not_looked_at),
     )  # fmt: skip
+
+
+def _reread_twice(session: Session) -> Reread:
+    try:
+        return reread(session)
+    except UnsupportedVersionError:
+        raise
+    except FormatError:  # the store may have returned damaged bytes once
+        return reread(session)
 
 
 def _unread(findings: tuple[Finding, ...]) -> Verification:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.errors import FormatError, StorageUnavailableError
 from crdt_mor.events.session import Session
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.services.verify_findings import UnreadableObjectError
@@ -34,12 +34,22 @@ def read_object(session: Session, path: str) -> bytes | None:
     return twice(session, lambda: surely(session.store, path, session.store.read))
 
 
+def read_decoded(session: Session, path: str, decode: Callable[[bytes, str], T]) -> T | None:
+    """Return an object's value, or None if absent."""
+
+    def ask() -> T | None:
+        data = surely(session.store, path, session.store.read)
+        return None if data is None else decode(data, path)
+
+    return twice(session, ask)
+
+
 def twice(session: Session, ask: Callable[[], T]) -> T:
-    """Call `ask`, and once more if the store fails: a temporary failure is no finding."""
+    """Call `ask`, and once more if the store fails or returns damaged bytes: a temporary failure is no finding."""
     try:
         return ask()
     except ContradictedError:
         raise
-    except StorageUnavailableError:
+    except (FormatError, StorageUnavailableError):
         with as_unreadable(session):
             return ask()

@@ -41,7 +41,7 @@ from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import read_object
+from crdt_mor.services.verify_given import read_decoded, read_object
 from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, record_fault, savepoint_fault
 
 
@@ -332,19 +332,18 @@ def _ask_history(
 
 
 def _named_in(session: Session, path: str, value: Timeline, report: HudiReport) -> tuple[str, ...]:
-    data = read_object(session, path)
-    if data is None:
+    names = read_decoded(session, path, decode_manifest)
+    if names is None:
         raise FormatError(f"the manifest of the history is missing. file={path}")
     report.objects += 1
-    names = decode_manifest(data, path)
     if names != value.archive.files:
         raise FormatError(f"the manifest and the value name different files. file={path} names={names[:5]}")
     return names
 
 
 def _rows_of(session: Session, path: str, report: HudiReport) -> list[ArchivedInstant]:
-    data = read_object(session, path)
-    if data is None:
+    instants = read_decoded(session, path, decode_instants)
+    if instants is None:
         raise FormatError(f"a data file of the history is missing. file={path}")
     report.objects += 1
-    return decode_instants(data, path)
+    return instants

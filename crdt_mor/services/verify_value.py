@@ -33,7 +33,7 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import read_object, twice
+from crdt_mor.services.verify_given import read_decoded, twice
 
 P = TypeVar("P")
 
@@ -154,12 +154,12 @@ def _read_versions(session: Session, read: Reread) -> None:
     for number in _standing(session, read.value):
         path = version_path(number)
         try:
-            data = read_object(session, path)
+            decoded = read_decoded(session, path, Timeline.decode)
         except FormatError as error:
             read.findings.append(finding("old version", path, error))
             before = None
             continue
-        if data is None:
+        if decoded is None:
             if before is not None and session.run(still_stands(before)):  # else publishers deleted both meanwhile
                 newest = read.value.version
                 said = f"a version is missing between others. before={before.version} newest={newest}"
@@ -168,7 +168,7 @@ def _read_versions(session: Session, read: Reread) -> None:
             continue
         read.objects += 1
         try:
-            value = session.run(with_file_ids(Timeline.decode(data, path)))
+            value = session.run(with_file_ids(decoded))
             TableSchema.from_json(value.schema)
         except (SegmentGoneError, StorageUnavailableError):
             before = None  # objects named only by this version may be swept; others were checked before
@@ -246,10 +246,10 @@ def _read_plans(session: Session, read: Reread) -> None:
 def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
     """Return a plan; None, with a finding, if it is unreadable and still needed."""
     try:
-        data = read_object(session, path)
-        if data is not None:
+        plan = read_decoded(session, path, decode)
+        if plan is not None:
             read.objects += 1
-            return decode(data, path)
+            return plan
         tail = session.tail()
         if path in {*(plan.path for plan in tail.plans), *(restore.path for restore in tail.restores)}:
             read.findings.append(finding(check, path, "the object is gone"))

@@ -7,16 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.log.paths import PLANS, VERSIONS
 from crdt_mor.results import Verification
 from crdt_mor.store import LocalStore
 from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
+from tests.simulated import Simulated
+from tests.stores import ScriptedStore
 from tests.table.damaged import START_MS, at_work, bases, logs, made, opened
 
 HUDI = ".hoodie/timeline"
 OWN = ".hoodie/.crdt_mor"
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
 class BadSectors(DelegatingStore):
@@ -129,3 +134,26 @@ def test_properties_that_were_cut_are_named(sound: Path, fast_path: Path) -> Non
     path.write_bytes(path.read_bytes()[:-1])
     (finding,) = opened(folder).verify().findings
     assert (finding.check, finding.path) == ("settings", ".hoodie/hoodie.properties")
+
+
+def test_verify_of_objects_whose_first_read_is_cut_is_sound() -> None:
+    """A store answered one read of each object with half of its bytes."""
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    for number in range(3):
+        table.upsert(pa.table({"id": ["a"], "n": [number]}, SCHEMA))
+    table.maintenance.plan_compaction()
+    cut: set[str] = set()
+
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        found = call()
+        if operation != "read" or found is None or not path.startswith((VERSIONS, PLANS)) or path in cut:
+            return found
+        cut.add(path)
+        return found[: len(found) // 2]
+
+    store = ScriptedStore(world.store, lambda operation, path, call: call())
+    opened = Table.open("simulated", store=store, environment=world.environment)
+    store.script = script
+    assert opened.verify().findings == ()
+    assert len(cut) > 3
