@@ -22,6 +22,7 @@ from crdt_mor.model.declared import KEYS_MAX, Declared, declared_json, declared_
 from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
 from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
+from crdt_mor.planners.way import CLOSED
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.declaring import begin
@@ -196,7 +197,7 @@ def in_the_middle(happens: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpenWrite, "settle", first)
-        patch.setattr(commit, "_in_one_event", lambda *_: None)
+        patch.setattr(commit, "_in_one_event", lambda *_: CLOSED)
         yield
     assert happened
 

@@ -15,6 +15,7 @@ from crdt_mor import Table
 from crdt_mor.api import commit
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
 from crdt_mor.parts import PartDone, UpdatePart
+from crdt_mor.planners.way import CLOSED
 from crdt_mor.write import beginning, open_write, update_parts
 from tests.simulated import Simulated
 
@@ -44,7 +45,7 @@ def here(parts: Sequence[UpdatePart]) -> list[PartDone]:
 
 def begun(table: Table, price: str, wait: timedelta = NOW) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commit, "_in_one_event", lambda *_: None)
+        patch.setattr(commit, "_in_one_event", lambda *_: CLOSED)
         table.update({"price": price}, "price < 4", wait=wait)
 
 
