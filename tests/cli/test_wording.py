@@ -51,7 +51,8 @@ ELSEWHERE = ("cli/", "laws/", "payloads/", "readers/", "store/", "testing/", "te
 """Rooms whose messages name Python alone, or are in the words of the command line already."""
 
 _PYTHON = re.compile(
-    r"(?<!hoodie\.)\b(?:table|Table|maintenance|inspect)\.(?!md\b)\w+|\b[a-z_]+\([^ )]*\)|=True|=False|timedelta"
+    r"(?<!hoodie\.)\b(?:table|Table|maintenance|inspect)\.(?!md\b)\w+|\b[a-z_]+\([^ )]*\)"
+    r"|PartialUpdate\(|=True|=False|timedelta"
 )
 
 
@@ -82,6 +83,13 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
             "copy it with crdt-mor cat URI --format parquet > rows.parquet and crdt-mor create-from NEW rows.parquet",
         ),
         ("write to it with Table.open(uri).upsert(...). path=t", "write to it with crdt-mor upsert. path=t"),
+        ("pass it to Table.create or crdt-mor create, or so", "pass it to crdt-mor create, or so"),
+        ("or with erase(..., wait=timedelta(minutes=10))", "or with crdt-mor erase with --wait 10m"),
+        ("make it with merge=PartialUpdate(). columns=['a']", "make it with --merge partial_update. columns=['a']"),
+        (
+            "with merge=PartialUpdate(), or with payloads, PartialUpdate(columns={...}). missing=['v']",
+            "with --merge partial_update, and a --merge for each payload. missing=['v']",
+        ),
         ("it is one: pass Table.open('t') instead. path=t", "it is one: use crdt-mor copy or crdt-mor migrate. path=t"),
         ("call cancel_migration(removed=True)", "call crdt-mor cancel-migration URI --removed"),
         ("delete such keys first, delete(..., plain=True)", "delete such keys first, crdt-mor delete with --plain"),
