@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.python_values import records
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.csv as pc
+
+    from crdt_mor.columns import types
 else:
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
+    types = Late("crdt_mor.columns.types")
 
 _NO_VALUE = re.compile(r"CSV conversion error to (?P<kind>\S+): invalid value (?P<value>'.*')")
 """Arrow's error for an invalid value."""
@@ -70,7 +72,7 @@ def _typed(rows: list[list[str]], table: mor.Table) -> pa.Table:
             f"a key is the comma-separated values of {list(fields)}; put a value with a comma in double quotes. "
             f'got="{",".join(wrong[0])}"'
         )
-    kinds = without_views(pa.schema([table.schema.field(name) for name in fields]))
+    kinds = types.without_dictionaries(pa.schema([table.schema.field(name) for name in fields]))
     lines = io.StringIO()
     csv.writer(lines).writerow(fields)  # a header to skip, since readers drop a byte order mark in the first line
     csv.writer(lines).writerows(rows)

@@ -12,7 +12,6 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.python_values import records, values
 from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import Late
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
     import pyarrow.ipc as ipc
     import pyarrow.parquet as pq
 
-    from crdt_mor.columns import kinds
+    from crdt_mor.columns import kinds, types
 else:
     kinds = Late("crdt_mor.columns.kinds")
+    types = Late("crdt_mor.columns.types")
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
     ipc = Late("pyarrow.ipc")
@@ -107,7 +107,7 @@ def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> N
     schema = rows.schema
     if format is Format.csv:
         _require_flat(schema)
-        schema = without_views(schema)
+        schema = types.without_dictionaries(schema)
     out = pa.PythonFile(sys.stdout.buffer, mode="w")
     writer: pc.CSVWriter | pq.ParquetWriter | ipc.RecordBatchStreamWriter
     if format is Format.csv:

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from crdt_mor.columns import decimals
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
-from crdt_mor.columns.types import is_list, stored_type, values_of, without_views
+from crdt_mor.columns.types import inner_pairs, stored_type, values_of, without_views
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
 
@@ -111,15 +111,10 @@ def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
 
 def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) -> None:
     """Refuse struct fields that the declared type lacks, at every depth."""
-    if pt.is_map(kind) and pt.is_map(declared):
-        _refuse_unknown_fields(kind.item_type, declared.item_type, f"{path}.value")
-    elif is_list(kind) and is_list(declared):
-        _refuse_unknown_fields(kind.value_type, declared.value_type, f"{path}.element")
-    elif pt.is_struct(kind) and pt.is_struct(declared):
-        known = {field.name: field.type for field in declared}
+    if pt.is_struct(kind) and pt.is_struct(declared):
         _require_fields(kind, declared, path)
-        for field in kind:
-            _refuse_unknown_fields(field.type, known[field.name], f"{path}.{field.name}")
+    for name, inner, known in inner_pairs(kind, declared) or ():
+        _refuse_unknown_fields(inner, known, f"{path}.{name}")
 
 
 def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> None:
@@ -158,17 +153,10 @@ def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
-    if pt.is_map(declared):
-        keys_meet = pt.is_map(kind) and meets(kind.key_type, declared.key_type) and not _is_view(kind.item_type)
-        return keys_meet and meets(kind.item_type, declared.item_type)
-    if pt.is_struct(declared):
-        return (
-            pt.is_struct(kind)
-            and {field.name for field in kind} <= {field.name for field in declared}
-            and not any(_is_view(field.type) for field in kind)
-            and all(meets(field.type, declared.field(field.name).type) for field in kind)
-        )
-    return is_list(kind) and not _is_view(kind.value_type) and meets(kind.value_type, declared.value_type)
+    pairs = inner_pairs(kind, declared)
+    if pairs is None or (pt.is_map(kind) and not meets(kind.key_type, declared.key_type)):
+        return False
+    return all(known is not None and not _is_view(inner) and meets(inner, known) for _, inner, known in pairs)
 
 
 def _is_view(kind: pa.DataType) -> bool:

@@ -43,6 +43,7 @@ Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23.
 """
 
 Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
+Types: TypeAlias = Mapping[pa.DataType, pa.DataType]
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Values = TypeVar("Values", pa.Scalar, pa.ChunkedArray)
 
@@ -72,6 +73,13 @@ class Kind:
     is_ordered: ClassVar[bool] = True
     """True if Hudi's readers order the stored values as we do."""
 
+    polars_types: ClassVar[Types] = {}
+    csv_types: ClassVar[Types] = {}
+    json_types: ClassVar[Types] = {}
+    """The types for polars and for Arrow's readers, if they differ."""
+
+    is_text_in_json: ClassVar[bool] = False
+
     python: ClassVar[type | None] = None
     """The class of its values in Python, if `to_json` writes them in its own way."""
 
@@ -99,7 +107,7 @@ class Kind:
 
     def in_polars(self, kind: pa.DataType) -> pa.DataType:
         """Return a type that polars has, for the same values."""
-        return kind
+        return self.polars_types.get(kind, kind)
 
     def spelled(self, kind: pa.DataType) -> str:
         """Return the type's name in a table's schema; `type_named` parses it."""
@@ -156,11 +164,11 @@ class Kind:
 
     def in_csv(self, kind: pa.DataType) -> pa.DataType:
         """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
-        return kind
+        return self.csv_types.get(kind, kind)
 
     def in_json(self, kind: pa.DataType) -> pa.DataType:
         """Return the type that Arrow's JSON reader is asked for."""
-        return kind
+        return pa.string() if self.is_text_in_json else self.json_types.get(kind, kind)
 
     def to_json(self, value: Any) -> str:
         """Return the JSON text of a value in Python; `from_texts` parses it."""
@@ -276,18 +284,14 @@ class _Integers(_Number):
 class _Floats(_Number):
     samples = (pa.float16(), pa.float32(), pa.float64())
     avro_types: ClassVar = {pa.float32(): "float", pa.float64(): "double"}
+    csv_types: ClassVar = {pa.float16(): pa.string()}
+    json_types: ClassVar = {pa.float16(): pa.float32()}
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
         return pa.float64() if kind.bit_width == 64 else pa.float32()
 
     def spelled(self, kind: pa.DataType) -> str:
         return f"float{kind.bit_width}"
-
-    def in_csv(self, kind: pa.DataType) -> pa.DataType:
-        return pa.string() if pt.is_float16(kind) else kind
-
-    def in_json(self, kind: pa.DataType) -> pa.DataType:
-        return pa.float32() if pt.is_float16(kind) else kind
 
     def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         if not pt.is_float16(kind):
@@ -364,6 +368,9 @@ class _Texts(Kind):
     samples = (pa.string(), pa.large_string(), pa.string_view(), pa.json_())
     stored_as = pa.string()
     avro_types: ClassVar = {stored_as: "string"}
+    polars_types: ClassVar = {pa.string_view(): stored_as}
+    csv_types: ClassVar = {pa.string_view(): stored_as, pa.json_(): stored_as, pa.json_(pa.large_string()): stored_as}
+    json_types: ClassVar = csv_types
     logical: ClassVar = {("string", "uuid"): stored_as}
 
     def may_be_key(self, kind: pa.DataType) -> bool:
@@ -374,14 +381,6 @@ class _Texts(Kind):
 
     def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
         return kind.storage_type if isinstance(kind, pa.JsonType) else kind
-
-    def in_polars(self, kind: pa.DataType) -> pa.DataType:
-        return self.stored_as if pt.is_string_view(kind) else kind
-
-    def in_csv(self, kind: pa.DataType) -> pa.DataType:
-        return kind if pt.is_large_string(kind) else pa.string()
-
-    in_json = in_csv
 
     def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
         return texts.cast(self.declared(kind, "")).cast(kind)
@@ -394,6 +393,9 @@ class _Bytes(Kind):
     samples = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4))
     stored_as = pa.binary()
     avro_types: ClassVar = {stored_as: "bytes"}
+    polars_types: ClassVar = {pa.binary_view(): stored_as}
+    csv_types: ClassVar = polars_types
+    is_text_in_json = True
     is_ordered = False
     python = bytes
 
@@ -410,14 +412,6 @@ class _Bytes(Kind):
             return None
         (size,) = parameters
         return pa.binary(int(size)) if size.isdigit() else None
-
-    def in_polars(self, kind: pa.DataType) -> pa.DataType:
-        return self.stored_as if pt.is_binary_view(kind) else kind
-
-    in_csv = in_polars
-
-    def in_json(self, kind: pa.DataType) -> pa.DataType:
-        return pa.string()
 
     def from_reader(self, data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         """Decode the bytes of JSON texts (RFC 4648, section 4), as the command line prints them."""
@@ -464,14 +458,10 @@ def _decoded(text: str) -> bytes:
         ) from error
 
 
-class _Temporal(Kind):
-    def in_json(self, kind: pa.DataType) -> pa.DataType:
-        return pa.string()
-
-
-class _Dates(_Temporal):
+class _Dates(Kind):
     samples = (pa.date32(), pa.date64())
     stored_as = pa.date32()
+    is_text_in_json = True
     avro_types: ClassVar = {stored_as: {"type": "int", "logicalType": "date"}}
     logical: ClassVar = {("int", "date"): stored_as}
     python = date  # and its subclass datetime, of timestamps
@@ -502,9 +492,10 @@ class _Dates(_Temporal):
         return super().steps(given, declared, target)
 
 
-class _TimesOfDay(_Temporal):
+class _TimesOfDay(Kind):
     samples = (pa.time32("s"), pa.time32("ms"), TIME, pa.time64("ns"))
     stored_as = pa.int64()
+    is_text_in_json = True
     mixes = False
     unsound = "a time of day must lie between 00:00 and 24:00"
     no_sum = "times of day have no sum: declare the column int64"
@@ -541,12 +532,13 @@ class _TimesOfDay(_Temporal):
         )
 
 
-class _Timestamps(_Temporal):
+class _Timestamps(Kind):
     samples = (
         *map(pa.timestamp, _UNITS), pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), TIMESTAMP,
         pa.timestamp("ns", "Europe/Berlin"),
     )  # fmt: skip
     stored_as = TIMESTAMP
+    is_text_in_json = True
     avro_types: ClassVar = {stored_as: {"type": "long", "logicalType": "timestamp-micros"}}
     logical: ClassVar = {
         ("long", "timestamp-micros"): stored_as,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.fields import is_stored_name, stored_field
-from crdt_mor.columns.types import is_list, list_like, stored_type
+from crdt_mor.columns.types import combined, stored_type
 
 
 def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
@@ -14,12 +14,7 @@ def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind) and pt.is_struct(declared):
         shown = {stored_field(field.name): field for field in declared}
         return pa.struct([_shown(field, shown.get(field.name)) for field in kind])
-    if pt.is_map(kind) and pt.is_map(declared):
-        item = kind.item_field.with_type(with_shown_fields(kind.item_type, declared.item_type))
-        return pa.map_(kind.key_type, item, keys_sorted=kind.keys_sorted)
-    if is_list(kind) and is_list(declared):
-        return list_like(kind, kind.value_field.with_type(with_shown_fields(kind.value_type, declared.value_type)))
-    return kind
+    return combined(kind, declared, lambda _, mine, its: with_shown_fields(mine, its)) or kind
 
 
 def stored_leaves(kind: pa.DataType, column: str) -> pa.DataType:

@@ -48,6 +48,19 @@ def field_of(kind: pa.StructType, name: str) -> pa.Field | None:
     return None if index < 0 else kind.field(index)
 
 
+def inner_pairs(kind: pa.DataType, other: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType | None]] | None:
+    """Return the names of inner types, and the types in `kind` and in `other` (None: no such field).
+
+    None if the two are not both structs, maps or lists.
+    """
+    if pt.is_struct(kind) and pt.is_struct(other):
+        found = [(field, field_of(other, field.name)) for field in kind]
+        return [(field.name, field.type, None if same is None else same.type) for field, same in found]
+    if pt.is_map(kind) and pt.is_map(other):
+        return [("value", kind.item_type, other.item_type)]
+    return [("element", kind.value_type, other.value_type)] if is_list(kind) and is_list(other) else None
+
+
 def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     """Return the type that reads will return for `kind`; raise `SchemaMismatchError` if it cannot be stored.
 
@@ -99,27 +112,64 @@ def without_views(kind: pa.DataType) -> pa.DataType:
 @lru_cache(maxsize=1024)
 def narrow(kind: pa.DataType) -> pa.DataType:
     """Replace views and large types of text, bytes and lists by the types that every reader supports."""
-    return with_leaves(kind, lambda leaf: _NARROW.get(leaf, leaf), narrow_lists=True)
+    return with_leaves(kind, lambda leaf: _NARROW.get(leaf, leaf), _narrow_list)
+
+
+def _narrow_list(kind: pa.DataType, item: pa.Field) -> pa.DataType:
+    return list_like(kind, item) if pt.is_fixed_size_list(kind) else pa.list_(item)
+
+
+def without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """Return columns that Arrow's CSV readers and writers accept: no views, and values instead of dictionaries."""
+    return pa.schema([column.with_type(values_of(without_views(column.type))) for column in schema])
 
 
 def with_leaves(
-    kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], *, narrow_lists: bool = False
+    kind: pa.DataType,
+    change: Callable[[pa.DataType], pa.DataType],
+    lists: Callable[[pa.DataType, pa.Field], pa.DataType] = list_like,
 ) -> pa.DataType:
     """Apply `change` to each type without inner types."""
 
     def within(field: pa.Field) -> pa.Field:
-        return field.with_type(with_leaves(field.type, change, narrow_lists=narrow_lists))
+        return field.with_type(with_leaves(field.type, change, lists))
 
     if pt.is_dictionary(kind):
         return pa.dictionary(kind.index_type, with_leaves(kind.value_type, change), ordered=kind.ordered)
-    if pt.is_struct(kind):
-        return pa.struct([*map(within, kind)])
     if pt.is_map(kind):
         return pa.map_(change(kind.key_type), within(kind.item_field), keys_sorted=kind.keys_sorted)
     if is_list(kind):
-        item = within(kind.value_field)
-        return pa.list_(item) if narrow_lists and not pt.is_fixed_size_list(kind) else list_like(kind, item)
-    return change(kind)
+        return lists(kind, within(kind.value_field))
+    return with_inner(kind, within) if pt.is_nested(kind) else change(kind)
+
+
+def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Apply `change` to the fields of a struct, or to the field of a map's or list's items."""
+    if pt.is_struct(kind):
+        return pa.struct([*map(change, kind)])
+    if pt.is_map(kind):
+        return pa.map_(kind.key_type, change(kind.item_field), keys_sorted=kind.keys_sorted)
+    return list_like(kind, change(kind.value_field)) if is_list(kind) else kind
+
+
+def combined(
+    kind: pa.DataType,
+    other: pa.DataType,
+    join: Callable[[str, pa.DataType, pa.DataType], pa.DataType],
+    added: Callable[[pa.Field], pa.Field] = lambda field: field,
+) -> pa.DataType | None:
+    """Join the inner types of `kind` with those of `other`, and append the fields that only the other struct has.
+
+    None if the two are not both structs, maps or lists.
+    """
+    pairs = inner_pairs(kind, other)
+    if pairs is None:
+        return None
+    joined = iter([mine if its is None else join(name, mine, its) for name, mine, its in pairs])
+    found = with_inner(kind, lambda field: field.with_type(next(joined)))
+    if not pt.is_struct(kind):
+        return found
+    return pa.struct([*found, *map(added, (field for field in other if field_of(kind, field.name) is None))])
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
@@ -165,15 +215,7 @@ def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataT
     if pt.is_map(left) and pt.is_map(right):
         key = left.key_type if left.key_type == right.key_type else pa.string()
         return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, f"{column}.value")))
-    if not (pt.is_struct(left) and pt.is_struct(right)):
-        return None
-    fields = [_join_fields(field, field_of(right, field.name), column) for field in left]
-    return pa.struct([*fields, *(field for field in right if field_of(left, field.name) is None)])
-
-
-def _join_fields(left: pa.Field, right: pa.Field | None, column: str) -> pa.Field:
-    kind = left.type if right is None else join_types(left.type, right.type, f"{column}.{left.name}")
-    return pa.field(left.name, kind)
+    return combined(left, right, lambda name, mine, its: join_types(mine, its, f"{column}.{name}"))
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------
@@ -199,31 +241,25 @@ def type_to_json(kind: pa.DataType) -> TypeJson:
     return ["list" if pt.is_list(kind) else "large_list", *item]
 
 
-def type_from_json(value: TypeJson) -> pa.DataType:
+def type_from_json(value: TypeJson | int) -> pa.DataType:
     """Parse `type_to_json` output; raise `ValueError` for other values."""
     match value:
         case str():
             return _scalar_from_text(value)
         case ["dictionary", inner, ordered]:
-            return pa.dictionary(pa.int32(), type_from_json(_type(inner)), ordered=bool(ordered))
+            return pa.dictionary(pa.int32(), type_from_json(inner), ordered=bool(ordered))
         case ["struct", *parts]:
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            return pa.struct([pa.field(str(name), type_from_json(_type(kind))) for name, kind in pairs])
+            return pa.struct([pa.field(str(name), type_from_json(kind)) for name, kind in pairs])
         case ["map", key, item, keys_sorted]:
-            inner_field = pa.field("value", type_from_json(_type(item)))
-            return pa.map_(type_from_json(_type(key)), inner_field, keys_sorted=bool(keys_sorted))
+            inner_field = pa.field("value", type_from_json(item))
+            return pa.map_(type_from_json(key), inner_field, keys_sorted=bool(keys_sorted))
         case ["fixed_size_list", name, kind, int(size)]:
-            return pa.list_(pa.field(str(name), type_from_json(_type(kind))), size)
+            return pa.list_(pa.field(str(name), type_from_json(kind)), size)
         case [("list" | "large_list") as which, name, kind]:
-            item_field = pa.field(str(name), type_from_json(_type(kind)))
+            item_field = pa.field(str(name), type_from_json(kind))
             return pa.list_(item_field) if which == "list" else pa.large_list(item_field)
     raise ValueError(f"no such type: {value!r}")
-
-
-def _type(value: TypeJson | int) -> TypeJson:
-    if isinstance(value, int):
-        raise ValueError(f"no such type: {value!r}")
-    return value
 
 
 def _scalar_from_text(text: str) -> pa.DataType:

@@ -21,22 +21,14 @@ from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.readers.spark.versions import SPARK
 
 _SCALARS: dict[pa.DataType, st.DataType] = {
-    pa.bool_(): st.BooleanType(),
-    pa.int8(): st.ByteType(),
-    pa.int16(): st.ShortType(),
-    pa.int32(): st.IntegerType(),
-    pa.int64(): st.LongType(),
-    pa.uint8(): st.ShortType(),
-    pa.uint16(): st.IntegerType(),
-    pa.uint32(): st.LongType(),
-    pa.uint64(): st.DecimalType(20, 0),
-    pa.float16(): st.FloatType(),
-    pa.float32(): st.FloatType(),
+    pa.bool_(): st.BooleanType(), pa.int8(): st.ByteType(), pa.int16(): st.ShortType(), pa.int32(): st.IntegerType(),
+    pa.int64(): st.LongType(), pa.uint8(): st.ShortType(), pa.uint16(): st.IntegerType(), pa.uint32(): st.LongType(),
+    pa.uint64(): st.DecimalType(20, 0), pa.float16(): st.FloatType(), pa.float32(): st.FloatType(),
     pa.float64(): st.DoubleType(),
     **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), st.StringType()),
     **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), st.BinaryType()),
     **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
-}
+}  # fmt: skip
 
 NEVER_NULL = "crdt_mor.key"
 """Column metadata in Spark's catalog: the key, NOT NULL because every row has one."""
