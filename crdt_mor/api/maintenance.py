@@ -14,7 +14,14 @@ import polars as pl
 from crdt_mor.api.create import Merge
 from crdt_mor.api.data import Data
 from crdt_mor.api.erasure import Erased, erase
-from crdt_mor.api.maintenance_arguments import commits_to_keep, compaction_options, instant_of, plan_of, with_retention
+from crdt_mor.api.maintenance_arguments import (
+    commits_to_keep,
+    compaction_options,
+    instant_of,
+    plan_of,
+    session_of,
+    with_retention,
+)
 from crdt_mor.api.maintenance_plans import Plans
 from crdt_mor.api.maintenance_results import Archived, Compacted, compacted
 from crdt_mor.api.migration import Migrated, NewSettings, cancel_migration, migrate
@@ -256,8 +263,7 @@ class Maintenance:
         Raises:
             InvalidInputError: `copy` is another table, or this one.
         """
-        other = copy._session  # noqa: SLF001  a table as well
-        return repair(self._session, other, on_progress)
+        return repair(self._session, session_of(copy), on_progress)
 
     def erase(
         self,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TypedDict
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime, from_datetime, parse
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.planners.compaction import CompactionPlan
@@ -19,6 +20,15 @@ def plan_of(plan: object) -> CompactionPlan:
             f"got={type(plan).__name__}"
         )
     return plan
+
+
+def session_of(copy: object) -> Session:
+    session = getattr(copy, "_session", None)
+    if not isinstance(session, Session):
+        raise InvalidInputError(
+            f"pass the copy as a table, repair(crdt_mor.Table(address)). type={type(copy).__name__} copy={copy!r}"
+        )
+    return session
 
 
 def instant_of(instant: object) -> InstantTime:

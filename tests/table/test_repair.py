@@ -195,3 +195,10 @@ def test_a_repair_that_is_stopped_before_the_put_is_finished_by_the_next(
         table.maintenance.repair(copy)
     assert store.stat(path) is None
     assert table.maintenance.repair(copy).files == (path,)
+
+
+@pytest.mark.parametrize("given", ["backup/t", None, pl.DataFrame()])
+def test_repair_with_no_table_as_copy_is_refused_by_name(given: Any) -> None:
+    table = Table.create("t", pa.schema([("id", pa.int64())]), key="id", store=MemoryStore())
+    with pytest.raises(InvalidInputError, match=r"pass the copy as a table"):
+        table.maintenance.repair(given)
