@@ -142,7 +142,7 @@ def test_verify_of_objects_whose_first_read_is_cut_is_sound() -> None:
     table = world.create(SCHEMA, key="id", buckets=1)
     for number in range(3):
         table.upsert(pa.table({"id": ["a"], "n": [number]}, SCHEMA))
-    table.maintenance.plan_compaction()
+    table.maintenance.plans.schedule()
     cut: set[str] = set()
 
     def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
