@@ -22,6 +22,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor import store as store
     from crdt_mor.api.changes import Changes
     from crdt_mor.api.check_store import check_store
+    from crdt_mor.api.config import TableConfig
     from crdt_mor.api.create import Merge
     from crdt_mor.api.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
     from crdt_mor.api.doctor import doctor
@@ -35,7 +36,6 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.api.scan import Scan
     from crdt_mor.api.table import Table
     from crdt_mor.api.transaction import Commit, Transaction
-    from crdt_mor.columns.schema import TableSchema
     from crdt_mor.errors import (
         CrdtMorError,
         InvalidInputError,
@@ -48,9 +48,6 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.laws.allowed import allow_payloads
     from crdt_mor.laws.check import check_laws
     from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
-    from crdt_mor.model.config import TableConfig, TableType
-    from crdt_mor.model.keys import KeySpec
-    from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
     from crdt_mor.model.points import Point, parse_point
     from crdt_mor.write.statements import SchemaMode
 
@@ -60,6 +57,7 @@ if _typing.TYPE_CHECKING:
 _NAMES = {
     "api.changes": ("Changes",),
     "api.check_store": ("check_store",),
+    "api.config": ("TableConfig",),
     "api.create": ("Merge",),
     "api.data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
     "api.doctor": ("doctor",),
@@ -73,7 +71,6 @@ _NAMES = {
     "api.scan": ("Scan",),
     "api.table": ("Table",),
     "api.transaction": ("Commit", "Transaction"),
-    "columns.schema": ("TableSchema",),
     "errors": (
         "CrdtMorError",
         "InvalidInputError",
@@ -86,9 +83,6 @@ _NAMES = {
     "laws.allowed": ("allow_payloads",),
     "laws.check": ("check_laws",),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
-    "model.config": ("TableConfig", "TableType"),
-    "model.keys": ("KeySpec",),
-    "model.merge_spec": ("ColumnMerge", "MergeSpec", "PayloadRef"),
     "model.points": ("Point", "parse_point"),
     "write.statements": ("SchemaMode",),
 }
@@ -132,7 +126,6 @@ __all__ = [
     "ArrowStream",
     "AsOf",
     "Changes",
-    "ColumnMerge",
     "Commit",
     "Consistency",
     "CrdtMorError",
@@ -142,18 +135,15 @@ __all__ = [
     "FileRows",
     "Inspect",
     "InvalidInputError",
-    "KeySpec",
     "Kind",
     "LoadSource",
     "Maintenance",
     "Merge",
     "MergeInto",
-    "MergeSpec",
     "Merged",
     "Nulls",
     "PartialUpdate",
     "Payload",
-    "PayloadRef",
     "Point",
     "Process",
     "RecordPayload",
@@ -165,8 +155,6 @@ __all__ = [
     "StorageUnavailableError",
     "Table",
     "TableConfig",
-    "TableSchema",
-    "TableType",
     "TokenOrderError",
     "Transaction",
     "allow_payloads",

@@ -2,17 +2,16 @@
 
 from crdt_mor.api.job import Jobs, WriteJob
 from crdt_mor.api.maintenance_plans import Plans
+from crdt_mor.api.maintenance_results import CompactionPlan
 from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
 from crdt_mor.api.update_parts import PartDone, UpdatePart
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
-from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.write.job_values import Receipt
 
 __all__ = [
     "CompactionPlan",
     "DataFile",
     "FileGroup",
-    "GroupInput",
     "Jobs",
     "MergePart",
     "MergeSpread",

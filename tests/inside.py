@@ -5,15 +5,19 @@ No other module of the tests reaches for a table's private session, so that the 
 
 from __future__ import annotations
 
+from crdt_mor.api.maintenance_arguments import plan_of
+from crdt_mor.api.maintenance_results import CompactionPlan
 from crdt_mor.events import sweep
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 from crdt_mor.store.protocol import Store
 from crdt_mor.testing.simulation.inside import Seated, hudi_folder_of, look_for_hudi, session_of, tail_of
 
 __all__ = [
     "Seated",
     "completions_of",
+    "frozen",
     "hudi_folder_of",
     "look_for_hudi",
     "run_sweep",
@@ -21,6 +25,11 @@ __all__ = [
     "store_of",
     "tail_of",
 ]
+
+
+def frozen(plan: CompactionPlan) -> FrozenPlan:
+    """The engine's plan behind a plan that users hold."""
+    return plan_of(plan)
 
 
 def store_of(table: Seated) -> Store:

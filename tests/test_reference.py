@@ -92,8 +92,8 @@ PUBLIC += [f"crdt_mor.readers.spark.{name}" for name in names_of_spark()]
 PUBLIC += ["crdt_mor.readers.polars.scan_table", "crdt_mor.readers.follow.follow"]
 
 OF_VALUES = {
-    "ArrowDataset", "ColumnMerge", "CompactionPlan", "DataFile", "GroupInput", "KeySpec", "LocalStore", "MemoryStore",
-    "MergeSpec", "PayloadRef", "TableConfig", "TableSchema",
+    "ArrowDataset", "DataFile", "LocalStore", "MemoryStore",
+    "TableConfig",
 }  # fmt: skip
 """Classes whose methods are for the engine, or are those of `Store`, so that their entries do without them."""
 

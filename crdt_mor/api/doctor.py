@@ -187,8 +187,8 @@ def _table(store: Store, uri: str, environment: Environment) -> Checkup:
         return Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
     except (CrdtMorError, OSError) as error:
         return Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
-    made_by = "" if table.config.ours else ", made by Hudi"
-    said = f"Hudi table version {table.config.version}{made_by}, timeline at version {version}"
+    made_by = "" if table._session.config.ours else ", made by Hudi"  # noqa: SLF001  a room below
+    said = f"Hudi table version {table.config.hudi_version}{made_by}, timeline at version {version}"
     return Checkup("table", "fine", f"{said}; run crdt-mor verify to read its data files")
 
 

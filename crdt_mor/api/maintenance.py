@@ -23,7 +23,13 @@ from crdt_mor.api.maintenance_arguments import (
     with_retention,
 )
 from crdt_mor.api.maintenance_plans import Plans
-from crdt_mor.api.maintenance_results import Archived, Compacted, compacted
+from crdt_mor.api.maintenance_results import (
+    Archived,
+    Compacted,
+    CompactionPlan,
+    compacted,
+    with_plans_shown,
+)
 from crdt_mor.api.migration import Migrated, NewSettings, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError
@@ -34,7 +40,6 @@ from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
-from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compaction import compaction
@@ -92,10 +97,11 @@ class Maintenance:
             PayloadError, FormatError, SnapshotExpiredError, UnsupportedFeatureError: a file group cannot be compacted.
         """
         options = compaction_options(log_files_min, logs_only, rewrite)
+        execute = with_plans_shown(execute_parts)
         if plan is None:
-            done = finish_all(self._session, partial(compaction, **options), execute_parts)
+            done = finish_all(self._session, partial(compaction, **options), execute)
         else:
-            done = [finish(self._session, plan_of(plan), execute_parts)]
+            done = [finish(self._session, plan_of(plan), execute)]
         raise_failed({group: error for one in done for group, error in one.failed.items()})
         return [compacted(one.plan, one.completion) for one in done if one.completion is not None]
 
@@ -196,7 +202,8 @@ class Maintenance:
             execute_parts: as in `compact`.
         """
         policies = Policies.of(self._session.tail().properties)
-        return maintain(self._session, with_retention(policies, keep, keep_commits), dry_run, execute_parts)
+        retained = with_retention(policies, keep, keep_commits)
+        return maintain(self._session, retained, dry_run, with_plans_shown(execute_parts))
 
     def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
         """Name the current snapshot, for `as_of` and `restore`.

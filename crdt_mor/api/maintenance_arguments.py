@@ -6,20 +6,21 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypedDict
 
+from crdt_mor.api.maintenance_results import CompactionPlan
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime, from_datetime, parse
 from crdt_mor.model.policies import Policies, milliseconds
-from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 
 
-def plan_of(plan: object) -> CompactionPlan:
+def plan_of(plan: object) -> FrozenPlan:
     if not isinstance(plan, CompactionPlan):
         raise InvalidInputError(
             "pass a plan from plans.open() or plans.schedule(), or call compact() without one. "
             f"got={type(plan).__name__}"
         )
-    return plan
+    return plan._plan  # noqa: SLF001  of this room
 
 
 def session_of(copy: object) -> Session:

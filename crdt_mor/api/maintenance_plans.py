@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from crdt_mor.api.maintenance_arguments import compaction_options
-from crdt_mor.api.maintenance_results import Compacted, compacted
+from crdt_mor.api.maintenance_arguments import compaction_options, plan_of
+from crdt_mor.api.maintenance_results import Compacted, CompactionPlan, compacted, plan_shown
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import parse
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 from crdt_mor.services import service
 from crdt_mor.services.compaction import compaction
 
@@ -44,15 +44,15 @@ class Plans:
                 `crdt_mor.cluster_order`.
         """
         plan = service.schedule(self._session, compaction(**compaction_options(log_files_min, logs_only, rewrite)))
-        return None if plan is None else self._with_payloads(plan)
+        return None if plan is None else self._shown(plan)
 
     def open(self) -> list[CompactionPlan]:
         """Return scheduled plans that are not completed, oldest first."""
-        return [self._with_payloads(plan) for plan in service.open_plans(self._session, COMPACT)]
+        return [self._shown(plan) for plan in service.open_plans(self._session, COMPACT)]
 
-    def _with_payloads(self, plan: CompactionPlan) -> CompactionPlan:
+    def _shown(self, plan: FrozenPlan) -> CompactionPlan:
         """Add the table's payloads, which are pickled with the plan."""
-        return replace(plan, payloads=self._session.payloads())
+        return plan_shown(replace(plan, payloads=self._session.payloads()))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write the invisible files of a plan or a part of it, unless another process did.
@@ -61,15 +61,16 @@ class Plans:
         file group fails, the error of `Maintenance.compact` is raised. The plan stays open until `compact` or
         `maintain` makes it again without that group.
         """
-        executed = service.execute(self._session, compaction(), plan)
+        executed = service.execute(self._session, compaction(), plan_of(plan))
         for _, error in executed.failed:
             raise error
         return executed.files
 
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
         """Publish a compaction after all its parts are executed; None if the plan was cancelled."""
-        done = service.complete(self._session, plan, files)
-        return None if done is None else compacted(plan, done)
+        frozen = plan_of(plan)
+        done = service.complete(self._session, frozen, files)
+        return None if done is None else compacted(frozen, done)
 
     def cancel(self, barrier: str) -> bool:
         """Cancel an open plan by its barrier; False if it was not open.

@@ -1,12 +1,54 @@
-"""Results of compactions and archivings."""
+"""Plans and results of compactions, and results of archivings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
+from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.timeline_parts import Completion
-from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """A plan of a compaction, or a part of it, for any process to execute. It is pickled with the table's payloads.
+
+    Attributes:
+        barrier: its instant, 17 digits.
+        file_groups: partition and file id of each file group.
+        pending: requested times of the writes that were pending at the barrier.
+        bytes: size of the input files.
+    """
+
+    barrier: InstantTime
+    file_groups: tuple[FileGroup, ...]
+    pending: tuple[InstantTime, ...]
+    bytes: int
+    _plan: FrozenPlan = field(repr=False)
+
+    def parts(self) -> list[CompactionPlan]:
+        """Split the plan into a part for each file group; only the whole plan can be completed."""
+        return [plan_shown(part) for part in self._plan.parts()]
+
+    def __str__(self) -> str:
+        return str(self._plan)
+
+
+ExecuteParts = Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]]
+
+
+def plan_shown(plan: FrozenPlan) -> CompactionPlan:
+    size = sum(group.bytes for group in plan.groups)
+    return CompactionPlan(plan.barrier, tuple(plan.file_groups), plan.pending, size, plan)
+
+
+def with_plans_shown(
+    execute_parts: ExecuteParts | None,
+) -> Callable[[Sequence[FrozenPlan]], Iterable[list[DataFile] | CrdtMorError]] | None:
+    """Return a function for the engine's parts that calls the user's with views of them."""
+    return None if execute_parts is None else lambda parts: execute_parts([plan_shown(part) for part in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +86,7 @@ class Archived:
     left: int = 0
 
 
-def compacted(plan: CompactionPlan, done: Completion) -> Compacted:
+def compacted(plan: FrozenPlan, done: Completion) -> Compacted:
     made = plan.made(done.files)
     return Compacted(
         plan.barrier,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.api.config import TableConfig
 from crdt_mor.api.html import html_line, html_table
 from crdt_mor.api.rows import NotASequence
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.transaction import Commit
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.points import Point
@@ -163,12 +163,11 @@ class Readable(NotASequence, ABC):
 
 def _roles(config: TableConfig) -> dict[str, list[str]]:
     roles: dict[str, list[str]] = {}
-    named = {"key": config.key.fields, "partition": config.key.partition_fields}
-    named["ordering"] = (config.merge.ordering,) if config.merge.ordering else ()
+    named = {"key": config.key, "partition": config.partition_by}
+    named["ordering"] = (config.ordering,) if config.ordering else ()
     for role, names in named.items():
         for name in names:
             roles.setdefault(name, []).append(role)
-    for member in config.merge.columns:
-        for name in member.columns:
-            roles.setdefault(name, []).append(str(member.payload))
+    for name, payload in config.payloads.items():
+        roles.setdefault(name, []).append(payload)
     return roles

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pyarrow as pa
 
 from crdt_mor.api.alteration import AlteredColumns
+from crdt_mor.api.config import TableConfig, shown
 from crdt_mor.api.create import (
     Merge,
     default_name,
@@ -42,10 +43,10 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.log.deciding import deciding
 from crdt_mor.merge.payload import Payload
+from crdt_mor.model import config as engine
 from crdt_mor.model import layout as layouts
 from crdt_mor.model.alteration import property_of
 from crdt_mor.model.authors import check_info
-from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import LINEAR, Layout
 from crdt_mor.model.policies import milliseconds
@@ -179,7 +180,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
         spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
-        config = TableConfig(name or default_name(uri), key_spec, spec, buckets)
+        config = engine.TableConfig(name or default_name(uri), key_spec, spec, buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.checked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
@@ -258,7 +259,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
-        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        config = engine.TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         load.require_free(objects, str(uri))
         if is_bucket(objects):
             objects.probe()
@@ -337,7 +338,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
     @property
     def config(self) -> TableConfig:
         """Key, partitioning, buckets and merge, with current column names, as last seen."""
-        return shown_config(self._session.config, self._session.known_tail().names)
+        return shown(shown_config(self._session.config, self._session.known_tail().names))
 
     @property
     def version(self) -> int:

@@ -332,7 +332,7 @@ class TableReads(Readable, NearNames):
     def __repr__(self) -> str:
         config, since = self.config, handed_over_since(self._session.known_tail())
         said = "" if since is None else f", handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'"
-        return f"Table({self.uri!r}, key={list(config.key.fields)}, merge={config.merge.summary!r}{said})"
+        return f"Table({self.uri!r}, key={list(config.key)}, merge={config.merge!r}{said})"
 
 
 def _check_names(names: object) -> None:

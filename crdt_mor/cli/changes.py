@@ -61,7 +61,7 @@ def changes(
     else:
         windows = iter([table.changes(start, **options)])
     for window in windows:
-        send(window, None, form, table.config.key.fields)
+        send(window, None, form, table.config.key)
         sys.stdout.flush()
         if checkpoint is not None:
             _note(checkpoint, window.checkpoint)
@@ -95,7 +95,7 @@ def diff(
     assert end is not None
     table = inputs.opened(uri)
     found = table.diff(start, end, columns=inputs.split_names(columns))
-    send(found, None, checked_format(format, output), table.config.key.fields)
+    send(found, None, checked_format(format, output), table.config.key)
 
 
 def _diff_of_tables(

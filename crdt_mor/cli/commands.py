@@ -114,9 +114,9 @@ def create(
         compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
     if output is Output.json:
-        render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})
+        render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge})
     else:
-        what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge.summary}, {buckets} buckets"
+        what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
         render.note(f"created {uri}: {what}")
 
 
@@ -154,7 +154,7 @@ def cat(
         explanation = scan.explain()
         render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
         return
-    send(scan, limit, form, table.config.key.fields)
+    send(scan, limit, form, table.config.key)
 
 
 def schema(uri: Uri, output: Form = Output.text) -> None:
@@ -170,25 +170,24 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
         render.document(
             {
                 "columns": {field.name: str(field.type) for field in table.schema},
-                "key": list(config.key.fields),
-                "partition_by": list(config.key.partition_fields),
-                "ordering": config.merge.ordering,
-                "merge": config.merge.summary,
-                "payloads": {name: str(m.payload) for m in config.merge.columns for name in m.columns},
+                "key": list(config.key),
+                "partition_by": list(config.partition_by),
+                "ordering": config.ordering,
+                "merge": config.merge,
+                "payloads": dict(config.payloads),
                 "comments": dict(table.comments),
                 "rules": document(table.rules),
             }
         )
         return
     roles: dict[str, list[str]] = {name: [] for name in table.schema.names}
-    for role, names in (("key", config.key.fields), ("partition", config.key.partition_fields)):
+    for role, names in (("key", config.key), ("partition", config.partition_by)):
         for name in names:
             roles[name].append(role)
-    if config.merge.ordering in roles:
-        roles[config.merge.ordering].append("ordering")
-    for column in config.merge.columns:
-        for name in column.columns:
-            roles[name].append(str(column.payload))
+    if config.ordering in roles:
+        roles[config.ordering].append("ordering")
+    for name, payload in config.payloads.items():
+        roles[name].append(payload)
     said = table.comments
     head = ["column", "type", "role", *(["comment"] if said else [])]
     for name in table.rules.not_null:
@@ -239,8 +238,8 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     and_unopened = f", {unopened_text(unopened)}" if unopened else ""
     text = {
         **pairs,
-        "key": ", ".join(config.key.fields),
-        "partition_by": ", ".join(config.key.partition_fields) or "-",
+        "key": ", ".join(config.key),
+        "partition_by": ", ".join(config.partition_by) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said["rules"]) or "-",
         "rows": "-" if pairs["rows"] is None else f"{pairs['rows']:,}{and_unopened}",
@@ -319,7 +318,10 @@ def compact(
         plan = maintenance.plans.schedule(**chosen)
         if output is Output.json:
             render.document(
-                {"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}}
+                {
+                    "plan": plan
+                    and {"barrier": plan.barrier, "file_groups": len(plan.file_groups), "pending": plan.pending}
+                }
             )
         else:
             render.note(f"scheduled {plan}" if plan else "nothing to compact")

@@ -90,11 +90,11 @@ def create_from(
     files = table.inspect.files()
     rows, size = sum(files["rows"].to_pylist()), sum(files["bytes"].to_pylist())
     if output is Output.json:
-        made = {"uri": table.uri, "version": table.version, "merge": table.config.merge.summary}
+        made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
         render.document(made | {"rows": rows, "files": len(files), "bytes": size})
         return
     what = f"{rows:,} rows in {len(files):,} files, {words_of_bytes(size)}"
-    render.note(f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge.summary}")
+    render.note(f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge}")
 
 
 @contextmanager

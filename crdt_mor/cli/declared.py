@@ -12,10 +12,10 @@ def declared(table: mor.Table) -> dict[str, Any]:
     config = table.config
     return {
         "version": table.version,
-        "format": f"Hudi {config.version}, {config.table_type}",
-        "key": list(config.key.fields),
-        "partition_by": list(config.key.partition_fields),
-        "merge": config.merge.summary,
+        "format": f"Hudi {config.hudi_version}, {config.table_type}",
+        "key": list(config.key),
+        "partition_by": list(config.partition_by),
+        "merge": config.merge,
         "buckets": config.buckets,
         "properties": dict(table.properties),
         "rules": [f"{name}: {text}" for name, text in texts(table.rules).items()],

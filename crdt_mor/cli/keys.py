@@ -38,14 +38,14 @@ _MARK = "\ufeff"
 
 
 def key_rows(texts: list[str], table: mor.Table) -> pa.Table:
-    rows = [key for text in texts for key in _of_one_option(text, len(table.config.key.fields))]
+    rows = [key for text in texts for key in _of_one_option(text, len(table.config.key))]
     if not rows:
         raise mor.InvalidInputError(f"the file of keys is empty. keys={texts}")
     return _typed(rows, table)
 
 
 def key_of(text: str, table: mor.Table) -> object:
-    single = len(table.config.key.fields) == 1
+    single = len(table.config.key) == 1
     values = [text] if single else _values_in(text)
     row = tuple(records(_typed([values], table))[0].values())
     return row[0] if single else row
@@ -65,7 +65,7 @@ def text_of(values: Sequence[object]) -> str:
 
 
 def _typed(rows: list[list[str]], table: mor.Table) -> pa.Table:
-    fields = table.config.key.fields
+    fields = table.config.key
     wrong = [row for row in rows if len(row) != len(fields)]
     if wrong:
         raise mor.InvalidInputError(

@@ -232,10 +232,10 @@ def _rows(count: int) -> str:
 
 
 def _keys(texts: list[str], table: mor.Table) -> pa.Table:
-    fields = table.config.key.fields
-    if not set(table.config.key.partition_fields) <= set(fields):
+    fields = table.config.key
+    if not set(table.config.partition_by) <= set(fields):
         raise mor.InvalidInputError(
             "the key does not determine the partition: use --where, or a file with the key and partition columns. "
-            f"key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
+            f"key={list(fields)} partition_by={list(table.config.partition_by)}"
         )
     return key_rows(texts, table)

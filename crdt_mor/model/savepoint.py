@@ -1,7 +1,7 @@
 """Savepoints: names for moments of a table, kept readable as long as the name exists.
 
-    table.savepoint("before-backfill")      names all commits until now
-    table.scan(as_of="before-backfill")     exact, whatever the retention
+    table.maintenance.savepoint("before-backfill")      names all commits until now
+    table.scan(as_of="before-backfill")                 exact, whatever the retention
     table.maintenance.restore(to="before-backfill")
 
 Clean keeps a savepoint's files, the value keeps its commits, and archiving stops before it, so a restore is always

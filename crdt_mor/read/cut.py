@@ -64,7 +64,7 @@ def saved_under(value: Timeline, text: str, name: str = "as_of", *, moments: boo
     found = value.find_savepoint(text)
     if found is None:
         raise InvalidInputError(
-            f"no savepoint of this name exists; table.savepoints() lists all savepoints"
+            f"no savepoint of this name exists; table.maintenance.savepoints() lists all savepoints"
             f"{f'. Other moments: {MOMENTS}, or now' if moments else ''}. {name}={text!r} "
             f"savepoints={[s.name for s in value.savepoints]}"
         )

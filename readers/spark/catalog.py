@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructField, StructType
 
-from crdt_mor import InvalidInputError, KeySpec
+from crdt_mor import InvalidInputError
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.parts import Receipt
 from crdt_mor.readers.spark.failing import message_first
@@ -42,13 +42,13 @@ MISSING = "missing"
 """The option of a write with the value `null`: nulls are intended where Spark may have filled them in."""
 
 
-def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
+def marked(columns: StructType, name: str, key: tuple[str, ...]) -> StructType:
     """Mark the columns of a table for CREATE TABLE USING `name`, so that no INSERT may omit one.
 
     The key, if it is one column, is NOT NULL. Spark then casts it in every query with a nullable key and passes the
     marks on, also for queries with the same column names and types.
     """
-    never_null = () if key.composite else key.fields
+    never_null = key if len(key) == 1 else ()
     fields: list[StructField] = []
     for field in columns:
         marks: dict[str, Any] = {STORED_COLUMN: f"{name}.{field.name}", DEFAULT: NO_DEFAULT}

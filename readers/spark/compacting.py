@@ -83,5 +83,5 @@ def _execute(
     def execute(part: mor.parts.CompactionPlan) -> list[mor.parts.DataFile]:
         return mor.Table.open(uri, storage_options=options).maintenance.plans.execute(part)
 
-    sizes = [sum(group.bytes for group in part.groups) for part in parts]
+    sizes = [part.bytes for part in parts]
     return in_tasks(spark, parts, execute, lambda error: isinstance(error, _OF_FILES), sizes)

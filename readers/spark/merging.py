@@ -92,7 +92,7 @@ def move(
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
-    names = [name for name in table.config.key.fields if name in df.columns]
+    names = [name for name in table.config.key if name in df.columns]
     keys = df.select(*map(quoted, names)).distinct()
     columns = written_schema(keys.schema, table.schema)
     return table.move(

@@ -276,14 +276,14 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
     Writes of such a frame, batch or stream, need no second pass on the driver.
     """
     table = mor.Table.open(path, storage_options=storage_options)
-    key = table.config.key
-    names = list(dict.fromkeys([*key.fields, *key.partition_fields]))
+    config = table.config
+    names = list(dict.fromkeys([*config.key, *config.partition_by]))
     absent = [name for name in names if name not in df.columns]
     if absent:
         raise mor.InvalidInputError(f"rows go to file groups by key and partition. missing={absent} has={df.columns}")
     tasks = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    if not key.partition_fields:
-        tasks = min(tasks, table.config.buckets or 1)
+    if not config.partition_by:
+        tasks = min(tasks, config.buckets or 1)
     uri, options = table.uri, table.storage_options
 
     def numbers() -> Numbers:

@@ -151,10 +151,10 @@ def test_create_takes_every_setting(tmp_path: Path, data: Path) -> None:
         "--merge", "partial_update?nulls=keep",
     )  # fmt: skip
     config = mor.Table.open(tmp_path / "p").config
-    assert (config.key.fields, config.key.partition_fields, config.buckets) == (("id", "note"), ("note",), 2)
+    assert (config.key, config.partition_by, config.buckets) == (("id", "note"), ("note",), 2)
     assert str(config.merge) == "partial_update/1?nulls=keep"
     crdt_mor("create", tmp_path / "o", "--schema", data, "--key", "id", "--ordering", "views")
-    assert mor.Table.open(tmp_path / "o").config.merge.ordering == "views"
+    assert mor.Table.open(tmp_path / "o").config.ordering == "views"
 
 
 def test_a_schema_comes_from_any_kind_of_file(tmp_path: Path) -> None:

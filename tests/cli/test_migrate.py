@@ -51,7 +51,7 @@ def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_pa
     assert "the table is closed" in done
     assert f"moved to {new}: 2 rows, in 1 commits; writers were turned away for" in done
     moved = mor.Table.open(new)
-    assert (moved.config.buckets, moved.config.key.partition_fields) == (3, ("day",))
+    assert (moved.config.buckets, moved.config.partition_by) == (3, ("day",))
     assert moved.properties == {"crdt_mor.cluster_by": "views"}
     (fast_path / "more.csv").write_text("id,day,views\na,mon,10\n")
     refused = run("upsert", table, fast_path / "more.csv", code=1)

@@ -195,7 +195,11 @@ def interrupted(path: Path) -> tuple[Table, Table, InterruptedStore]:
     table = Table.create(path, SCHEMA, key="key", merge=MERGE, buckets=BUCKETS)
     count(table, 1)
     store = InterruptedStore(LocalStore(path))
-    return table, Table._of(Session(store, SystemEnvironment(), table.config, expiry_ms=600_000), str(path)), store
+    return (
+        table,
+        Table._of(Session(store, SystemEnvironment(), session_of(table).config, expiry_ms=600_000), str(path)),
+        store,
+    )
 
 
 def count(table: Table, number: int) -> Commit:

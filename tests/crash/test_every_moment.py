@@ -70,7 +70,7 @@ class World:
         self.table = Table.create(str(path), SCHEMA, key="k")
         self.table.upsert(frame(FIRST))
         self.store = InterruptedStore(LocalStore(path))
-        session = Session(self.store, SystemEnvironment(), self.table.config, expiry_ms=600_000)
+        session = Session(self.store, SystemEnvironment(), session_of(self.table).config, expiry_ms=600_000)
         self.other = Table._of(session, str(path))
 
     def give_everybody_up(self) -> None:

@@ -31,7 +31,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from tests.counting import Bucket
 from tests.driving import one_by_one
-from tests.inside import look_for_hudi
+from tests.inside import look_for_hudi, session_of
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import Maker, keys, rows
@@ -172,7 +172,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Hu
     """What is adopted, if `meanwhile` happens before each operation."""
     environment = SystemEnvironment()
     store = open_store(root, environment)
-    projector = Projector(Table.open(root).config)
+    projector = Projector(session_of(Table.open(root)).config)
     steps = one_by_one(foreign_completions(projector, Timeline.genesis("[]")))
     reply: object = None
     while True:
@@ -503,6 +503,6 @@ def test_a_table_without_a_key_is_read_by_the_keys_that_hudi_made(make: Maker) -
     make_hudis(make.root, {"hoodie.table.recordkey.fields": ""})
     table = Table.open(make.root)
     assert ours(table) == expected
-    assert table.config.key.fields == ("_hoodie_record_key",)
+    assert table.config.key == ("_hoodie_record_key",)
     with pytest.raises(UnsupportedFeatureError, match="can read, but not write"):
         table.upsert(rows([1], 3))

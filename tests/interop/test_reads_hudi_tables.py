@@ -76,7 +76,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_b
 def test_the_life_of_a_key_ends_with_its_row(made_by_hudi: Path) -> None:
     """Hudi rewrote base files, overwrote partitions and clustered: `why` follows a key through all of it."""
     table = Table.open(made_by_hudi)
-    fields, rows = table.config.key.fields, table.scan().to_arrow().to_pylist()
+    fields, rows = table.config.key, table.scan().to_arrow().to_pylist()
     keys = sorted({tuple(row[name] for name in fields) for row in rows}, key=repr)
     assert keys
     for key in keys:

@@ -14,7 +14,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from tests.inside import look_for_hudi
+from tests.inside import look_for_hudi, session_of
 from tests.interop.readers import HudiSpark, hudi_rs
 from tests.interop.written_by_hudi import ARCHIVING, Written, exactly, rows
 from tests.tiers import long
@@ -160,7 +160,7 @@ def test_a_metadata_table_is_dropped_and_hudis_readers_see_what_we_write(spark: 
         table.write(rows([0, 1, 2 + n], n, "a"))
         table.name_buckets(1)
         opened = Table.open(table.root)
-        assert opened.config.metadata_partitions
+        assert session_of(opened).config.metadata_partitions
         with pytest.raises(InvalidInputError, match=r"drop_metadata_table\(\)"):
             opened.upsert(rows([0, 50], 9, "ours"))
         assert opened.maintenance.drop_metadata_table() > 0

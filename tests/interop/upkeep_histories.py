@@ -271,9 +271,9 @@ class UpkeepHistory:
         """Rows to upsert, or keys to delete, and whether they are that."""
         data = self._batch()
         if self.chance.random() < 0.4:
-            key, merge = self.table.config.key, self.table.config.merge
-            ordering = [merge.ordering] if merge.kind == "ordering" and merge.ordering else []
-            return data.select(dict.fromkeys([*key.fields, *key.partition_fields, *ordering])), True
+            config = self.table.config
+            ordering = [config.ordering] if config.ordering else []
+            return data.select(dict.fromkeys([*config.key, *config.partition_by, *ordering])), True
         if self.kind == "PartialUpdate":
             return data.select(["id", *self.chance.choice([["n"], ["v"], ["n", "v"]])]), False
         return data, False

@@ -28,6 +28,7 @@ from crdt_mor.cli.main import app
 from crdt_mor.laws import resolve
 from crdt_mor.laws.allowed import VARIABLE
 from crdt_mor.readers.polars import scan_table
+from tests.inside import session_of
 
 EVIL = """
 from pathlib import Path
@@ -129,10 +130,10 @@ DOORS: dict[str, Door] = {
     "a pickle of the table": lambda table: pickle.loads(pickle.dumps(table)).scan().to_arrow(),
     "polars": lambda table: scan_table(table.uri).collect(),
     "a copy of its merge": lambda table: mor.Table.create(
-        f"{table.uri}2", table.schema, key="id", merge=str(table.config.merge)
+        f"{table.uri}2", table.schema, key="id", merge=str(session_of(table).config.merge)
     ),
     "the same table made again": lambda table: mor.Table.create(
-        table.uri, table.schema, key="id", buckets=1, exist_ok=True, merge=str(table.config.merge)
+        table.uri, table.schema, key="id", buckets=1, exist_ok=True, merge=str(session_of(table).config.merge)
     ),
 }
 

@@ -24,11 +24,12 @@ from crdt_mor.events.session import Session
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.parts import CompactionPlan, DataFile
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 from crdt_mor.planners.compaction import GroupInput
 from crdt_mor.results import Maintained
 from crdt_mor.services import compaction
 from crdt_mor.services.maintain import LEFT_OUT, latest_slices
-from tests.inside import session_of
+from tests.inside import frozen, session_of
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 
 SAID = "this value is none of mine"
@@ -83,7 +84,7 @@ class FailingHistory(UpkeepHistory):
     # --- upkeep -----------------------------------------------------------------------------------------------
 
     def compact(self, plan: CompactionPlan) -> None:
-        if not any(map(self.fails, plan.groups)):
+        if not any(map(self.fails, frozen(plan).groups)):
             super().compact(plan)
             return
         self.note("execute in vain", plan.barrier)
@@ -91,7 +92,7 @@ class FailingHistory(UpkeepHistory):
             with pytest.raises(PayloadError, match=SAID):
                 self.table.maintenance.plans.execute(plan)
             return
-        others = [group for group in plan.groups if not self.fails(group)]
+        others = [group for group in frozen(plan).groups if not self.fails(group)]
         failing = set(plan.file_groups) - {(group.partition, group.file_id) for group in others}
         self.told(lambda: self.table.maintenance.compact(plan), failing)
         self.plans.remove(plan)
@@ -100,7 +101,7 @@ class FailingHistory(UpkeepHistory):
         self.check_all()
 
     def cancel(self, plan: CompactionPlan) -> None:
-        if any(map(self.fails, plan.groups)):
+        if any(map(self.fails, frozen(plan).groups)):
             assert self.table.maintenance.plans.cancel(plan.barrier)
             self.note("cancel", plan.barrier)
         else:
@@ -167,7 +168,7 @@ def run_failing(seed: int, rule: str, path: Path, steps: int) -> FailingHistory:
             made.append(self)
             super().__post_init__()
 
-    def failing(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
+    def failing(session: Session, plan: FrozenPlan, threads: int) -> list[DataFile]:
         (group,) = plan.groups
         if made[-1].fails(group):
             raise PayloadError(f"{SAID}. file={group.logs[-1].path}")

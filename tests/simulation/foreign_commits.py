@@ -23,7 +23,7 @@ from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline_parts import Pending, RolledBack
-from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.parts import CompactionPlan
 from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
 from tests.inside import look_for_hudi, session_of
 

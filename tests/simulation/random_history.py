@@ -29,8 +29,8 @@ from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.declared import declared_of
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.parts import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.store import Store
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep

@@ -26,7 +26,7 @@ from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from tests.inside import completions_of, run_sweep, tail_of
+from tests.inside import completions_of, run_sweep, session_of, tail_of
 from tests.tiers import seeds
 
 SCHEMA = pa.schema([("id", pa.string()), ("attempt", pa.string()), ("n", pa.int64())])
@@ -105,7 +105,7 @@ class Jobs:
     def complete(self, planned: Planned) -> None:
         """A driver that may die or sleep at any change of the store."""
         store = InterruptedStore(LocalStore(self.path))
-        driver = Table._of(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path))
+        driver = Table._of(Session(store, SystemEnvironment(), session_of(self.table).config, 600_000), str(self.path))
         chosen = [self.random.choice(found) for found in planned.attempts if found]
         means: Said = {}
         for _, said in chosen:

@@ -26,7 +26,7 @@ def lives_are_whole(table: Table, as_of: AsOf | None, story: Callable[[], str]) 
     """
     rows = table.scan(as_of=as_of).to_arrow().to_pylist()
     lives: dict[str, list[dict[str, Any]]] = {}
-    places = [table.schema.names.index(name) for name in table.config.key.fields]
+    places = [table.schema.names.index(name) for name in table.config.key]
     for key in asked(table):
         life = table.why(key, as_of=as_of).to_pylist(maps_as_pydicts="strict")
         lives[repr(key)] = life
@@ -42,7 +42,7 @@ def lives_are_whole(table: Table, as_of: AsOf | None, story: Callable[[], str]) 
 
 def asked(table: Table) -> list[Any]:
     """Each key that a history may have written."""
-    return [("a", key) for key in KEYS] if len(table.config.key.fields) == 2 else [*KEYS]
+    return [("a", key) for key in KEYS] if len(table.config.key) == 2 else [*KEYS]
 
 
 def hold_together(life: list[dict[str, Any]], story: Callable[[], str]) -> None:

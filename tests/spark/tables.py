@@ -17,7 +17,7 @@ from tests.table.helpers import data_files, files
 
 def same_rows(found: Table, expected: Table) -> None:
     """Two tables show the same rows, whatever their order."""
-    by = list(expected.config.key.fields)
+    by = list(expected.config.key)
     mine, theirs = (_frame(t).sort(by) for t in (found, expected))
     assert_frame_equal(mine, theirs)
 

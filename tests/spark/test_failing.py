@@ -26,6 +26,7 @@ from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests import waiting
+from tests.inside import session_of
 from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -96,7 +97,9 @@ class BesideAnother(BatchWriter):
         home = Path(self._planned.job.uri)
         if self.dies_at:
             store = InterruptedStore(LocalStore(home))
-            first = Table._of(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
+            first = Table._of(
+                Session(store, SystemEnvironment(), session_of(Table.open(home)).config, 600_000), str(home)
+            )
             store.arm(self.dies_at, store.die, after=True)
             with pytest.raises(ProcessDied):
                 first.jobs.complete(self._planned.job, receipts)

@@ -168,7 +168,7 @@ def test_what_spark_overwrites_is_what_one_writer_overwrites(
     same_rows(table, expected)
 
     once = batch(expected.schema, 2, rows=37)
-    partitions = "dynamic" if table.config.key.partition_fields else None
+    partitions = "dynamic" if table.config.partition_by else None
     covered = expected.overwrite(once, partitions=partitions).covered
     done = overwrite(in_three_tasks(spark, once), table.uri, partitions=partitions)
     assert (done.rows, done.covered) == (37, covered)

@@ -16,6 +16,7 @@ from crdt_mor import Changes, Commit, InvalidInputError, Table
 from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.payloads import Counter, PartialUpdate
+from tests.inside import session_of
 from tests.interop.hudi_archive import make_hudis
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame
 from tests.tiers import only
@@ -167,7 +168,7 @@ def test_a_delete_has_its_partition_where_the_path_does_not_tell_it(make: Make, 
     for _ in range(2):
         found = listed(table.changes(first, raw=raw), "id", "region")
         assert [row for row in found if row[0] == "delete"] == expected
-        if table.config.ours:
+        if session_of(table).config.ours:
             make_hudis(Path(path), {"hoodie.table.keygenerator.type": "TIMESTAMP"})
             table = Table.open(path)
 

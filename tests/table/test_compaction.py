@@ -175,7 +175,7 @@ def test_a_file_group_is_in_one_open_plan_at_most_and_the_oldest_plan_goes_first
     second = table.maintenance.plans.schedule()
     assert first is not None
     assert second is not None
-    groups = [{(g.partition, g.file_id) for g in plan.groups} for plan in (first, second)]
+    groups = [{*plan.file_groups} for plan in (first, second)]
     assert not groups[0] & groups[1]
     assert table.maintenance.plans.schedule() is None
     done = table.maintenance.compact()

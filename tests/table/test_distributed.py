@@ -267,7 +267,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(fast_path: Path
         job = table.jobs.plan("upsert", SCHEMA)
         receipts = staged(job, PARTS[:2])
         store = InterruptedStore(LocalStore(path))
-        session = Session(store, SystemEnvironment(), table.config, 600_000)
+        session = Session(store, SystemEnvironment(), session_of(table).config, 600_000)
 
         def end(table: Table = table, job: WriteJob = job, receipts: list[Receipt] = receipts) -> None:
             if committed:
@@ -299,7 +299,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         job = table.jobs.plan("upsert", SCHEMA)
         receipts = staged(job, PARTS)
         store = InterruptedStore(LocalStore(path))
-        driver = Table._of(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
+        driver = Table._of(Session(store, SystemEnvironment(), session_of(table).config, 600_000), str(path))
         assert interrupt is not None
         store.arm(number, lambda: interrupt(store, table))
         try:

@@ -231,7 +231,7 @@ class World:
 
     def session(self) -> tuple[Session, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
-        return Session(store, SystemEnvironment(), self.table.config, 600_000), store
+        return Session(store, SystemEnvironment(), session_of(self.table).config, 600_000), store
 
     @property
     def landed(self) -> bool:

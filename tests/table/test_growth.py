@@ -15,6 +15,7 @@ from crdt_mor import CrdtMorError, InvalidInputError, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.merge.payload import Payload
 from crdt_mor.payloads import Counter, LatestBy, PartialUpdate
+from tests.inside import session_of
 from tests.interop.hudi_archive import edit, make_hudis
 from tests.table.helpers import SCHEMA, Make, Place, data_files, frame, rows
 
@@ -124,8 +125,8 @@ def test_in_a_table_that_hudi_made_the_columns_of_its_adoption_are_required(make
     make().upsert(frame(A))
     make_hudis(Path(path), {} if says else {"hoodie.table.create.schema": ""})
     table, older = Table.open(path), Table.open(path)
-    assert not table.config.ours
-    assert (table.config.created_schema() is not None) == says
+    assert not session_of(table).config.ours
+    assert (session_of(table).config.created_schema() is not None) == says
     with pytest.raises(SchemaMismatchError, match=r"missing=\['price'\]"):
         table.upsert(frame(B).drop_columns(["price"]))
     job = table.jobs.plan("upsert", wide(*B).schema, schema_mode="merge")

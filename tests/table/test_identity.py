@@ -624,5 +624,5 @@ def test_commits_of_ours_without_a_timeline_of_ours_are_a_damage_that_is_told(ma
                 file.unlink()
         with pytest.raises(FormatError, match="timeline is missing"):
             Table.open(path)
-        value = Timeline.genesis(TableSchema.of(SCHEMA).to_json(), table.config.table_id)
+        value = Timeline.genesis(TableSchema.of(SCHEMA).to_json(), session_of(table).config.table_id)
         (Path(path) / version_path(0)).write_bytes(value.encode())

@@ -76,7 +76,9 @@ class World:
 
     def driver(self) -> tuple[Table, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
-        return Table._of(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path)), store
+        return Table._of(
+            Session(store, SystemEnvironment(), session_of(self.table).config, 600_000), str(self.path)
+        ), store
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
         return Table.open(self.path).jobs.complete(passed(self.job), receipts)

@@ -30,7 +30,7 @@ from crdt_mor.errors import (
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
 from crdt_mor.store import MemoryStore
-from tests.inside import run_sweep
+from tests.inside import run_sweep, session_of
 from tests.table.helpers import Make, Place, Places, data_files
 from tests.tiers import slow
 
@@ -153,7 +153,7 @@ def one(kind: pa.DataType) -> pa.Schema:
 def batch(table: Table, *given: Row) -> pa.Table:
     """Rows in the table's types; sets as operations where a row says add and remove. Columns not given are null, or are
     left out in a table of partial updates."""
-    fields = [f for f in table.schema if not table.config.merge.partial or f.name in given[0]]
+    fields = [f for f in table.schema if not session_of(table).config.merge.partial or f.name in given[0]]
     ops = {name for row in given for name, value in row.items() if isinstance(value, dict)}
     return pa.Table.from_pylist(list(given), pa.schema([f.with_type(OPS) if f.name in ops else f for f in fields]))
 

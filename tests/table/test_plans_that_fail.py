@@ -17,6 +17,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.parts import CompactionPlan, DataFile
 from crdt_mor.payloads import Counter
+from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 from crdt_mor.services import compaction, service
 from tests.simulated import Simulated
 
@@ -182,7 +183,7 @@ def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group
     folded = compaction._compacted
     table.delete(keys=["big"])
 
-    def faulty(session: Any, plan: CompactionPlan, threads: int) -> list[DataFile]:
+    def faulty(session: Any, plan: FrozenPlan, threads: int) -> list[DataFile]:
         if plan.groups[0].file_id.startswith("00000002"):
             raise pa.ArrowInvalid("Rescaling Decimal value would cause data loss")
         return folded(session, plan, threads)

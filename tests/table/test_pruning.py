@@ -31,6 +31,7 @@ from crdt_mor.read import prune
 from crdt_mor.read.explain import Files
 from crdt_mor.read.expressions import conjunction, conjuncts, sql_literal
 from crdt_mor.read.pushdown import parquet_form
+from tests.inside import session_of
 from tests.stores import LOCAL_FIRST, WatchedStore
 from tests.table.helpers import Make, Place, frame, rows
 from tests.tiers import slow
@@ -235,7 +236,7 @@ def test_conjuncts_hold_together_where_the_condition_holds(
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_row_is_found_by_its_key(tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str) -> None:
     table, every = tables[shape], contents[shape]
-    fields = table.config.key.fields
+    fields = table.config.key
     for row in every.iter_rows(named=True):
         condition = reduce(and_, (pl.col(name) == row[name] for name in fields))
         wanted = every.filter(condition)
@@ -346,7 +347,7 @@ def test_partitions_and_buckets_are_ruled_out(watched: tuple[Table, WatchedStore
 def test_the_buckets_of_a_list_of_keys_are_those_of_its_keys(watched: tuple[Table, WatchedStore]) -> None:
     table, store = watched
     keys = [f"k{i:03}" for i in (1, 5, 9, 13)]
-    wanted = set(buckets(pa.array(keys), table.config.key, 8).tolist())
+    wanted = set(buckets(pa.array(keys), session_of(table).config.key, 8).tolist())
     for condition in (pl.col("id").is_in(keys), pl.col("id").is_in(pl.Series(keys).implode())):
         assert opened(table.scan(filter=condition & (pl.col("region") == "eu")), store) == len(wanted)
         assert rows(table, "id", filter=condition) == [(key,) for key in keys]
@@ -386,7 +387,7 @@ def test_hudis_tables_and_groups_that_are_no_buckets_are_never_ruled_out_by_key(
     table = make(buckets=4)
     table.upsert(MANY)
     snapshot = table.scan()._snapshot
-    config, condition = table.config, pl.col("id") == "k007"
+    config, condition = session_of(table).config, pl.col("id") == "k007"
     assert len(prune.prune(snapshot.slices, condition, config, snapshot.schema).kept) == 1
     theirs = replace(config, properties={})
     assert len(prune.prune(snapshot.slices, condition, theirs, snapshot.schema).kept) == 4

@@ -100,7 +100,7 @@ def test_it_is_whole(name: str, lake: Path) -> None:
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
     table = mor.Table.open(lake / name)
-    fields, rows = table.config.key.fields, table.scan().to_arrow().to_pylist()
+    fields, rows = table.config.key, table.scan().to_arrow().to_pylist()
     assert rows
     for row in rows:
         key = tuple(row[field] for field in fields)
@@ -131,9 +131,9 @@ def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted:
     Where nothing says since when a writer is silent, its silence counts from the first look, so the expiry is short.
     """
     table, then = mor.Table.open(lake / name, writer_expiry=timedelta(milliseconds=20)), noted[name]
-    key = table.config.key
-    row = table.scan().to_polars().sort(key.fields).head(1)
-    table.delete(row.select(*key.fields, *key.partition_fields), plain=True)
+    key, partitions = table.config.key, table.config.partition_by
+    row = table.scan().to_polars().sort(key).head(1)
+    table.delete(row.select(*key, *partitions), plain=True)
     assert len(plain(table.scan())) == len(then["scan"]) - 1
     table.upsert(row)
     assert plain(table.scan()) == then["scan"]

@@ -93,7 +93,7 @@ def file_groups(files: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
-    payloads = {name: str(merge.payload) for merge in table.config.merge.columns for name in merge.columns}
+    payloads = table.config.payloads
     sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
     return {
         "table": table.config.name,
