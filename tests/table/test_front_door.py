@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import pickle
 import re
 import subprocess
 import sys
@@ -239,6 +241,38 @@ def test_a_write_of_many_processes_is_planned_with_the_columns_of_a_frame(events
     events.jobs.abandon(job)
     with pytest.raises(InvalidInputError, match="type=int"):
         events.jobs.plan("upsert", 5)  # type: ignore[arg-type]
+
+
+# --- what a table says of itself --------------------------------------------------------------------------------------
+
+
+def test_config_of_a_table_is_a_frozen_value_with_current_names_that_pickles() -> None:
+    schema = pa.schema([("id", pa.string()), ("land", pa.string()), ("n", pa.int64()), ("at", pa.int64())])
+    table = Table.create(
+        "t", schema, key=["id", "land"], partition_by="land", buckets=2, merge={("n", "at"): "latest_by/1?by=at"},
+        store=MemoryStore(), name="visits",
+    )  # fmt: skip
+    table.alter(rename={"id": "user"})
+    config = table.config
+    assert (config.name, config.key, config.partition_by, config.buckets) == ("visits", ("user", "land"), ("land",), 2)
+    assert config.payloads == {"n": "latest_by/1(by=at)", "at": "latest_by/1(by=at)"}
+    assert (config.ordering, config.hudi_version, config.table_type) == (None, 9, "MERGE_ON_READ")
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(table.config)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.buckets = 3  # type: ignore[misc]
+
+
+def test_plan_of_a_compaction_names_its_file_groups_and_size_and_pickles(events: Table) -> None:
+    plan = events.maintenance.plans.schedule()
+    assert plan is not None
+    parts = plan.parts()
+    assert [group for part in parts for group in part.file_groups] == [*plan.file_groups]
+    assert plan.bytes == sum(part.bytes for part in parts) > 0
+    assert {part.barrier for part in parts} == {plan.barrier}
+    assert pickle.loads(pickle.dumps(parts)) == parts
+    assert str(plan).startswith(f"compaction {plan.barrier}: {len(parts)} file groups")
+    assert events.maintenance.plans.cancel(plan.barrier)
 
 
 # --- read without a word about scans ----------------------------------------------------------------------------------
