@@ -354,7 +354,7 @@ def moved_beside_a_writer(patch: Patch) -> None:
 @pytest.mark.parametrize(
     ("bug", "search"),
     [
-        (what_is_gone_is_left_out, lambda _: at_any_call("clean")),
+        (what_is_gone_is_left_out, lambda _: at_any_call("archive")),
         (hudis_timeline_is_taken_as_it_is_listed, lambda _: at_any_call("archive_alone")),
         (the_properties_come_first, lambda _: dies_anywhere()),
         (bridges_are_left_out, moved_beside_a_writer),
