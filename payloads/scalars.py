@@ -36,13 +36,11 @@ def _is_exact(kind: pa.DataType) -> bool:
 
 
 def check_scalar(kind: pa.DataType, payload: str) -> None:
-    """Refuse types without an order."""
     if not _is_exact(kind) and not types.is_floating(kind):
         raise InvalidInputError(f"{payload} serves floats, {EXACT}: a {kind} has no order. type={kind}")
 
 
 def check_set(column: pa.DataType, payload: str) -> None:
-    """Refuse all types but lists of values with exact equality."""
     if not types.is_list(column):
         raise InvalidInputError(f"{payload} serves lists, such as pa.list_(pa.string()). type={column}")
     if types.is_floating(column.value_type):

@@ -124,7 +124,6 @@ def put_properties(
 
 
 def require_no_timeline(store: Store, uri: str) -> None:
-    """Raise `TableExistsError` for a timeline without properties, which another table owns."""
     if has_lost_properties(store):
         raise TableExistsError(
             "this table lacks its properties: restore the file from a backup. If a copy to this address is running, "
@@ -176,9 +175,7 @@ def refuse_another_format(store: Store, uri: str) -> None:
 
 
 def refuse_inside_a_table(store: Store, uri: str) -> None:
-    """Refuse a table inside another table's folder on a disk. Buckets are not checked: users may lack access above the
-    folder.
-    """
+    """Buckets are not checked: users may lack access above the folder."""
     if not isinstance(store, LocalStore) or store.stat(PROPERTIES) is not None:
         return
     around = store.nearest_above(PROPERTIES)

@@ -118,7 +118,6 @@ def _java() -> Checkup:
 
 
 def _requirements() -> Iterator[tuple[str, str, str | None]]:
-    """Yield the required packages: name, lowest release, extra."""
     for text in metadata.requires(PACKAGE) or ():
         if (match := _REQUIREMENT.match(text)) is not None:
             least = re.search(r">=\s*([0-9.]+)", match[2])

@@ -176,7 +176,6 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _require_utf8(schema: pa.Schema, types: ColumnTypes) -> None:
-    """Raise for a column of bytes: its texts are not UTF-8."""
     for column in schema:
         if pt.is_binary(column.type) and column.name not in types.all():
             raise pa.ArrowInvalid(f"{NOT_UTF8} data in column {column.name!r}")

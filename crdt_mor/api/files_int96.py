@@ -131,6 +131,5 @@ def _in_microseconds(file: ParquetFile) -> pa.BufferReader:
 
 
 def _int96_columns(schema: pq.ParquetSchema) -> list[str]:
-    """Return the paths of INT96 columns, at any depth."""
     columns = (schema.column(number) for number in range(len(schema)))
     return [column.path for column in columns if column.physical_type == "INT96"]

@@ -151,7 +151,6 @@ def providers_of(source: object) -> set[Provider]:
 
 
 def require_known(path: str) -> None:
-    """Raise `InvalidInputError` for an address of an unknown store."""
     scheme, found, _ = path.partition("://")
     if place_of(path) is None and found and scheme.isalnum():
         raise InvalidInputError(f"unknown kind of address: pass {KNOWN}. scheme={scheme}")

@@ -211,7 +211,6 @@ def address_of(session: Session) -> str | None:
 
 
 def require_beside(session: Session, address: str, verb: str) -> None:
-    """Raise if an address is inside a session's table or contains it."""
     own = address_of(session)
     if own is not None and are_nested(address, own):
         raise InvalidInputError(
@@ -261,7 +260,6 @@ def _target(session: Session, value: Timeline, address: str, settings: NewSettin
 
 
 def _refuse_to_make_another(announced: Moving | None, address: str) -> None:
-    """Raise if the table already moves to a table that is not at this address."""
     require_not_moved(announced)
     if announced is None:
         return

@@ -1,8 +1,7 @@
 """Read input files and schemas; `-` is stdin.
 
 The file's name tells its format, or `--input-format`. Stdin and named pipes are read completely, because Parquet's
-footer is at the end; their first bytes tell the format. CSV and JSON have no types, so they are read with
-the types of the target table.
+footer is at the end; their first bytes tell the format. CSV and JSON take the target table's types.
 """
 
 from __future__ import annotations

@@ -48,7 +48,6 @@ _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
 def report(error: BaseException, command: str, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
-    """Print an error on stderr, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         discard_output()
         return PIPE_CLOSED
@@ -90,7 +89,6 @@ def warnings_told(*, json: bool) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's message as a line."""
     text = " ".join(str(error).split())
     if isinstance(error, mor.CrdtMorError):
         return text

@@ -102,7 +102,6 @@ def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def writer_text(writer: Mapping[str, Any]) -> str:
-    """Describe a writer in one line."""
     silent = writer["silent_s"]
     heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
     said = f": {writer['message']}" if writer["message"] else ""
@@ -120,7 +119,6 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
 
 
 def stuck_text(writer: Mapping[str, Any], uri: str) -> str:
-    """Return the advice about a silent writer."""
     process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
     return (
         f"Look at {process}: if it hangs, end it. Nobody waits for this write, but stable reads stop before it. The "

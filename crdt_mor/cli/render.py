@@ -69,13 +69,11 @@ def note_document(value: object) -> None:
 
 
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
-    """Print one JSON object per line."""
     for row in rows:
         sys.stdout.write(as_json(row) + "\n")
 
 
 def facts(pairs: Mapping[str, object]) -> None:
-    """Print a name and its value per line."""
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -35,7 +35,6 @@ def rollback(
 
 
 def _what_is_open(table: mor.Table, instant: str) -> str | None:
-    """Describe the open instant, or return None."""
     for writer in writers(table):
         if writer["requested_at"] == instant:
             return f"a pending write: {writer_text(writer)}"

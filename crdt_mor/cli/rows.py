@@ -95,7 +95,6 @@ def _print(rows: mor.Scan | mor.Changes, limit: int, key: Sequence[str]) -> None
 
 
 def _require_flat(schema: pa.Schema) -> None:
-    """Refuse columns that CSV cannot hold, before anything is printed."""
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise mor.InvalidInputError(

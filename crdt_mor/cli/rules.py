@@ -52,7 +52,6 @@ def rules(
 
 
 def document(rules: mor.Rules) -> dict[str, object]:
-    """Return the rules for JSON."""
     return {
         "not_null": list(rules.not_null),
         "check": dict(rules.check),

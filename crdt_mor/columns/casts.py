@@ -110,7 +110,6 @@ def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
 
 
 def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) -> None:
-    """Refuse struct fields that the declared type lacks, at every depth."""
     if pt.is_struct(kind) and pt.is_struct(declared):
         _require_fields(kind, declared, path)
     for name, inner, known in inner_pairs(kind, declared) or ():
@@ -256,7 +255,6 @@ def _entries(kind: pa.MapType) -> pa.DataType:
 
 
 def offsets_of(lists: pa.Array) -> pa.Array:
-    """Return the offsets of each list in `lists.flatten()`."""
     if lists.null_count or pt.is_fixed_size_list(lists.type):
         lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
         offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])

@@ -28,7 +28,6 @@ def is_shown_name(name: str) -> bool:
 
 
 def refuse_unseen(name: str, what: str, where: str) -> None:
-    """Refuse a text that cannot be a visible name."""
     if not is_shown_name(name):
         raise InvalidInputError(
             f"{what}'s name must have at most {NAME_MAX} printable characters: choose another. {where}={name!r}"

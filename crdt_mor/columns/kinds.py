@@ -1,8 +1,8 @@
 """The families of column types, an object each: `kind_of` finds the family of a type.
 
-A `Kind` answers every question about its types: how they are stored, spelled, cast, widened, parsed and used in keys.
-The other modules of this room apply the answers inside lists, structs, maps and dictionaries. The defaults of `Kind`
-suit a type that Arrow casts to its stored type and back. To add a type, add a family here; ARCHITECTURE.md says more.
+A `Kind` defines how its types are stored, spelled, cast, widened, parsed and used in keys. Other modules of this room
+apply this inside lists, structs, maps and dictionaries. The defaults suit a type that Arrow casts to its stored type
+and back. To add a type, add a family here (ARCHITECTURE.md).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Kind:
         return self.stored_as
 
     def in_polars(self, kind: pa.DataType) -> pa.DataType:
-        """Return a type that polars has, for the same values."""
+        """Return a type of polars for the same values."""
         return self.polars_types.get(kind, kind)
 
     def spelled(self, kind: pa.DataType) -> str:
@@ -153,7 +153,6 @@ class Kind:
         raise ValueError(text)
 
     def require_ordered(self, stored: pa.DataType, column: str) -> None:
-        """Raise `InvalidInputError` if a column of this stored type cannot order the versions of rows."""
         if not self.is_ordered:
             raise InvalidInputError(
                 "an ordering column must be a number, a string, a bool, a date, a timestamp or a time of day. "
@@ -163,11 +162,11 @@ class Kind:
     # --- values as text -----------------------------------------------------------------------------------------------
 
     def in_csv(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
+        """Return the type for Arrow's CSV reader: the type itself, or text."""
         return self.csv_types.get(kind, kind)
 
     def in_json(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type that Arrow's JSON reader is asked for."""
+        """Return the type for Arrow's JSON reader."""
         return pa.string() if self.is_text_in_json else self.json_types.get(kind, kind)
 
     def to_json(self, value: Any) -> str:
@@ -217,7 +216,6 @@ class Kind:
         return [target] if self.takes_all(declared) else [declared, target]
 
     def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-        """Convert stored values to the declared type."""
         return stored.cast(declared)
 
     def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
@@ -585,7 +583,7 @@ class _Timestamps(Kind):
 
 
 def _require_zone(name: str, column: str) -> None:
-    """Refuse a time zone that does not exist: readers could not show the column's values."""
+    """Readers could not show a column in an unknown zone."""
     if not (name == "UTC" or _OFFSET.fullmatch(name) or _has_zone(name)) and _has_zone("UTC"):
         raise InvalidInputError(
             f"no such time zone: take a name like Europe/Berlin or UTC, or +02:00. column={column} zone={name!r}"
@@ -593,7 +591,7 @@ def _require_zone(name: str, column: str) -> None:
 
 
 def _has_zone(name: str) -> bool:
-    """Return True if this machine's time zone database contains the name; some machines lack a database."""
+    """Return False for an unknown zone, and on a machine without a time zone database."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -658,7 +656,7 @@ KINDS: Final[dict[int | str, Kind]] = {type_id(sample): kind for kind in FAMILIE
 
 
 def kind_of(kind: pa.DataType) -> Kind:
-    """Return the family of a type; `UNKNOWN` for types that no table can have, and for types with inner types."""
+    """Return the family of a type; `UNKNOWN` for types with inner types, and for types that no table can have."""
     return KINDS.get(type_id(kind), UNKNOWN)
 
 
@@ -671,7 +669,6 @@ def json_text(value: object) -> str:
 
 
 def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the least type for values of two types without inner types, or None."""
     one, other = kind_of(left), kind_of(right)
     if one is other:
         return one.join(left, right)
@@ -684,7 +681,6 @@ def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Return True if `declared` holds every value of `batch`; neither has inner types."""
     one, other = kind_of(batch), kind_of(declared)
     if one is other:
         return one.fits(batch, declared)

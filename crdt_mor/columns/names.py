@@ -49,7 +49,6 @@ class Names:
 
     @property
     def are_stored(self) -> bool:
-        """True if all columns are shown under their stored names."""
         return not self.renamed and not self.hidden
 
     def with_added(self, added: Mapping[str, str]) -> Names:

@@ -335,7 +335,6 @@ def _is_own(name: str) -> bool:
 
 
 def refuse_reserved(names: Iterable[str]) -> None:
-    """Refuse reserved names of new columns."""
     for name in names:
         if name.lower() in CHANGE_COLUMNS:
             raise InvalidInputError(
@@ -349,7 +348,6 @@ def refuse_reserved(names: Iterable[str]) -> None:
 
 
 def _refuse_names_that_differ_in_case(columns: Iterable[pa.Field], known: Iterable[str] = (), above: str = "") -> None:
-    """Refuse columns and fields with the same name to Spark, which ignores case."""
     seen = {name.lower(): name for name in known}
     for column in columns:
         other = seen.setdefault(column.name.lower(), column.name)

@@ -48,11 +48,9 @@ class ColumnTypes:
     guessed: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     def all(self) -> dict[str, pa.DataType]:
-        """Return the known types by column name."""
         return {column.name: column.type for schema in (self.guessed, self.given) for column in schema}
 
     def is_given(self, name: str) -> bool:
-        """Return True if the user or the table gives the column's type."""
         return name in self.given.names
 
 
@@ -60,12 +58,12 @@ class ColumnTypes:
 
 
 def csv_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
+    """Return the type for Arrow's CSV reader: the type itself, or text."""
     return kind_of(values_of(kind)).in_csv(values_of(kind))
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow's JSON reader is asked for. A map becomes a list of entries, bytes become text."""
+    """Return the type for Arrow's JSON reader. A map becomes a list of entries, bytes become text."""
     if pt.is_map(kind):
         return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(kind.item_type))]))
     if pt.is_struct(kind):

@@ -173,7 +173,6 @@ def combined(
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """Return the file type of a declared type."""
     if (leaf := kind_of(kind)) is not UNKNOWN:
         return leaf.stored(kind, column)
     if pt.is_dictionary(kind):
@@ -225,7 +224,6 @@ TypeJson = str | list["TypeJson | int"]
 
 
 def type_to_json(kind: pa.DataType) -> TypeJson:
-    """Return a declared type as JSON for `type_from_json`."""
     if (leaf := kind_of(kind)) is not UNKNOWN:
         return leaf.spelled(kind)
     if pt.is_dictionary(kind):

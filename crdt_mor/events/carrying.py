@@ -1,7 +1,6 @@
 """Carry posts: a process commits whole writes of others that have waited too long (`planners.way`).
 
-A version that commits them is a group without a member of its publisher. Every event of a process may carry: the
-begin and end of a write, a plan, a change of the schema.
+The version is a group without a member of its publisher. Every event may carry.
 """
 
 from __future__ import annotations

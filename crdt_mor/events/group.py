@@ -238,7 +238,6 @@ class Look:
         return cls(made_at, made_at, made_at)
 
     def proved(self, value: Timeline) -> Look:
-        """Return the look with a value that is known to stand."""
         return replace(self, genuine=value, newest=value)
 
 

@@ -159,12 +159,10 @@ class Handle:
         return value
 
     def require_table(self, table_id: str | None) -> None:
-        """Raise `TableReplacedError` if the table's id differs."""
         if table_id is not None and (current_id := self.tail().table_id) != table_id:
             raise table_replaced(table_id, current_id)
 
     def _require_own(self, value: Timeline) -> None:
-        """Raise unless the first value seen belongs to the same table as the properties."""
         if self._known_tail is not None and self._known_tail.table_id is not None:
             return  # every later value is compared with its predecessor
         if self.config.table_id is None:

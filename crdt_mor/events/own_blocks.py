@@ -34,7 +34,6 @@ def forget(table_id: str | None, requested: InstantTime) -> None:
 
 
 def require_not_own(session: Session, value: Timeline, awaited: Iterable[Pending]) -> None:
-    """Raise `InvalidInputError` if an awaited write is a block of this thread."""
     if type(session.environment) is not SystemEnvironment:
         return
     table_id = value.table_id

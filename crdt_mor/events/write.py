@@ -231,7 +231,6 @@ def expired_or_unknown(
 
 
 def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError | DroppedHistoryError]:
-    """Return the error for a write that was given up, or completed by another process."""
     completion = yield from find_completion(requested, tail)
     if completion is None:
         return expired_or_unknown(requested, tail)

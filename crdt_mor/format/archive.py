@@ -76,7 +76,6 @@ def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
 
 
 def merge_data_files(files: Iterable[tuple[bytes, str]]) -> bytes:
-    """Merge data files. Each comes with its path, for errors."""
     tables = []
     for data, path in files:
         try:

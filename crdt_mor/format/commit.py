@@ -224,7 +224,6 @@ _STAT_KINDS: Final = tuple(
 
 
 def _require_types(metadata: CommitMetadata) -> None:
-    """Raise TypeError for a value that Hudi's schema cannot contain."""
     texts: list[object] = [*metadata.stats, *metadata.extra, *metadata.extra.values(), *metadata.replaced]
     texts += [file_id for file_ids in metadata.replaced.values() for file_id in file_ids]
     texts += [] if metadata.operation is None else [metadata.operation]

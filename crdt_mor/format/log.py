@@ -42,8 +42,6 @@ _ORDERED: Final = ',"crdt_mor.ordered":true}'
 
 
 class BlockKind(IntEnum):
-    """The kind of a block, by its number in the file."""
-
     COMMAND = 0
     DELETE = 1
     CORRUPT = 2
@@ -54,8 +52,6 @@ class BlockKind(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """The meaning of a header, by its number in the file."""
-
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
     SCHEMA = 2

@@ -166,7 +166,6 @@ def _active(
 
 
 def _archived(projector: Projector, recorded: _ValueInstants, cache: InstantCache) -> Steps[Instants]:
-    """Return the adoptable instants of Hudi's archive."""
     found: Instants = {}
     for instant in (yield from read_archive(projector.archive, cache)):
         requested = instant.completion.requested
@@ -295,7 +294,6 @@ def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[li
 
 
 def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completion]) -> None:
-    """Raise if Hudi has replaced file groups with later commits of ours."""
     replacing: dict[FileGroup, list[Completion]] = {}
     for completion in found:
         for group in completion.replaced:
@@ -405,7 +403,6 @@ def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInsta
 
 
 def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:
-    """Raise if a table with files has no known columns."""
     wrote = next((instant.completion for instant in instants if instant.completion.files), None)
     if schema == "[]" and wrote is not None:
         raise UnsupportedFeatureError(

@@ -50,7 +50,6 @@ def group_below(
 
 
 def refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[Completion]) -> None:
-    """Raise for a Hudi commit that completed below a base file of ours."""
     for completion in completions:
         if (lost := group_below(completion, bases)) is not None:
             (partition, file_id), base = lost

@@ -62,8 +62,6 @@ def avro_schema(schema: str, table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Projector:
-    """Projects the events of one table."""
-
     config: TableConfig
 
     @property
@@ -100,7 +98,6 @@ class Projector:
         yield from place(value, [c for c in completions if c.version == value.version])
 
     def files(self, value: Timeline) -> Steps[list[EventFile]]:
-        """Return the files of this version's events, in put order."""
         files: list[EventFile] = []
         for pending in value.pending:
             if pending.version == value.version:

@@ -88,7 +88,6 @@ def drop(dropped: DroppedCommit, folder: str, names: Sequence[TimelineFileName])
 
 
 def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-    """Remove the files of `placed` whose instants a restore dropped before the put."""
     if all(restore.version <= value.version for restore in tail.restores):
         return
     outcome: dict[InstantTime, bool] = {}

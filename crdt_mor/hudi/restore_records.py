@@ -27,7 +27,6 @@ def encode_savepoint_record(savepoint: Savepoint, slices: Iterable[FileSlice]) -
 
 
 def savepoint_record(savepoint: Savepoint, slices: Iterable[FileSlice]) -> SavepointRecord:
-    """Return the record of a savepoint with the files of these slices."""
     paths = [file.path for slice_ in slices for file in slice_.files]
     by = savepoint.author.application if savepoint.author is not None else "crdt_mor"
     comment = f"{savepoint.name}: {savepoint.comment}" if savepoint.comment else savepoint.name

@@ -60,7 +60,6 @@ def settles(payload: Payload) -> bool:
 
 
 def law_error(payload: Payload, counterexamples: Mapping[str, str]) -> LawError:
-    """Make the error with every broken law and its counterexample."""
     laws = tuple(law for law in LAWS if law in counterexamples)
     lines = [f"{payload_name(payload)} claims to be {_CLAIMS[payload.kind]}, but"]
     lines += [f"  {law}: {counterexamples[law]}: {LAWS[law].broken}" for law in laws]

@@ -53,7 +53,6 @@ def error_line(error: BaseException) -> str:
 
 
 def error_of(call: Callable[[], object]) -> str | None:
-    """Return the error of a call in one line, or None."""
     try:
         call()
     except AUTHOR_ERRORS as error:

@@ -80,7 +80,6 @@ def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
 
 
 def _refuse_nulls_inside(written: pl.Series, member: Member) -> None:
-    """Raise `InvalidInputError` for a value with a null inside that its payload refuses."""
     if not _has_nulls_inside(written):
         return
     row = next(i for i in range(len(written)) if _has_nulls_inside(written.slice(i, 1)))
@@ -193,7 +192,6 @@ def _column_type(stored: pa.Schema, merge: ColumnMerge, payload: Payload) -> pa.
 
 
 def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise `InvalidInputError` if the payload refuses this type, `UnknownPayloadError` if its library is missing."""
     _refuse_odd_fields(payload, columns, payload.column())
     try:
         payload.check(kind)
@@ -209,7 +207,6 @@ def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -
 
 
 def _refuse_odd_fields(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise if the payload names fields that files must rename."""
     odd = odd_fields(kind)
     if odd:
         raise InvalidInputError(

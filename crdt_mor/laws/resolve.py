@@ -200,7 +200,6 @@ def _load(entry: EntryPoint) -> type[Payload]:
 
 
 def _require_own_name(cls: type[Payload], entry: EntryPoint) -> None:
-    """Raise if an installed package provides another class of this name, which processes would use."""
     provided = _load(entry)
     if (cls.__module__, cls.__qualname__) != (provided.__module__, provided.__qualname__):
         package = "crdt_mor" if _ships(entry) else entry.dist and entry.dist.name

@@ -4,8 +4,7 @@
     a wide commit            ──────────► a segment of its own, in the same event
     a completed clean        ──────────► unneeded completions are dropped, mostly stale segments packed again
 
-Many file ids of
-buckets (`model.file_ids`) also move to an object, in the event that changes them.
+Many file ids of buckets (`model.file_ids`) also move to an object, in the event that changes them.
 
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so all processes
 put the same objects. Segments of a single event bear the attempt's name, and the loser of a race deletes them

@@ -38,18 +38,18 @@ class KeyCondition:
         return self.values <= FEW_VALUES
 
     def pays_among(self, blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
-        """Return True if filtering these blocks by key costs less than merging all of them."""
+        """Return True if filtering these blocks costs less than merging them all."""
         return self.is_few or self._is_small_beside(sum(map(estimated_rows, blocks)))
 
     def is_small_list(self, log_bytes: int) -> bool:
-        """Return True if the condition lists few keys compared with the keys in `log_bytes` of logs."""
+        """Return True if the condition lists few keys compared with `log_bytes` of logs."""
         return not self.is_few and self._is_small_beside(log_bytes // BYTES_OF_ROW)
 
     def _is_small_beside(self, rows: int) -> bool:
         return self.rows_of_value * self.values <= rows
 
     def pays_in_scan(self, files: Sequence[bytes]) -> bool:
-        """Return True if filtering Parquet files by key during the scan costs less than decoding all rows."""
+        """Return True if filtering Parquet files during the scan costs less than decoding all rows."""
         return self.is_few or 5 * self.values * len(files) <= sum(map(len, files)) // BYTES_OF_ROW
 
     def meets(self, keys: pl.Series) -> pl.Series:

@@ -87,7 +87,6 @@ def altered(
 
 
 def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
-    """Raise for a field inside a column, because its stored name derives from its visible name."""
     for name in asked:
         inside = [
             c for c in schema.declared.names if name.startswith(f"{c}.") and is_nested(schema.declared.field(c).type)
@@ -119,9 +118,9 @@ def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig)
 
 
 def require_meant(value: Timeline, new: Mapping[str, str]) -> None:
-    """Raise `SchemaMismatchError` if alterations since a write's begin changed the columns that it adds.
+    """Raise if alterations since a write's begin changed the columns that it adds. The write has stored nothing yet.
 
-    new: visible names by the stored names that the write chose. The write has stored nothing yet.
+    new: visible names by the stored names that the write chose.
     """
     names: Names = value.names
     known = names.by_shown(TableSchema.from_json(value.schema).declared.names)

@@ -98,7 +98,6 @@ class TableConfig:
         return not self.ours and self.properties.get(hoodie.TIMEZONE, "").strip().upper() != "UTC"
 
     def require_utc(self, where: str) -> None:
-        """Raise `InvalidInputError` unless Hudi's writers use UTC."""
         if self.local_times:
             raise InvalidInputError(
                 "Hudi's writers use local time in this table and crdt-mor uses UTC, so older rows could win. Stop "
@@ -107,7 +106,6 @@ class TableConfig:
             )
 
     def require_written_version(self) -> None:
-        """Raise `InvalidInputError` if tables of this version are read-only."""
         if self.version != WRITTEN_VERSION:
             raise InvalidInputError(
                 f"tables of version {self.version} can be read, but not written: upgrade the table with Hudi to "

@@ -52,7 +52,6 @@ def merge_properties(merge: MergeSpec) -> dict[str, str]:
 
 
 def check_merge(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
-    """Raise `InvalidInputError` if a new table with this key and schema cannot have the merge."""
     _check_ordering(merge.ordering, schema)
     _check_members(merge, key, schema)
 

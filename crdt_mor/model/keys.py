@@ -185,7 +185,6 @@ class KeySpec:
         return self.keygen_type not in _GENERATORS or self.url_encode
 
     def refuse_foreign_generator(self) -> None:
-        """Raise an error if this release cannot make the keys, partition paths or buckets."""
         if self.is_foreign:
             raise UnsupportedFeatureError(
                 "this release can read, but not write, this kind of keys or partition paths. "
@@ -200,7 +199,6 @@ class KeySpec:
     # --- text to values -------------------------------------------------------------------------------------------
 
     def key_values(self, record_keys: pa.Array, stored: pa.Schema) -> dict[str, pa.Array]:
-        """Convert record keys back to key columns."""
         if not self.composite:
             texts = {self.fields[0]: record_keys}
         else:

@@ -83,7 +83,6 @@ class ColumnMerge:
         return self.called or self.columns
 
     def renamed(self, columns: tuple[str, ...]) -> ColumnMerge:
-        """Return the same payload for renamed columns."""
         is_same = len(columns) == 1 or columns == self.fields
         return ColumnMerge(columns, self.payload, () if is_same else self.fields)
 

@@ -83,7 +83,6 @@ class Origin:
 
 
 def require_not_moved(moving: Moving | None) -> None:
-    """Raise `TableMovedError`, with the new address, if the table is closed."""
     if moving is not None and moving.is_closed:
         raise TableMovedError(
             "this table has moved: open the table at its new address and write there, with the same token if you pass "

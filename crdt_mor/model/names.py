@@ -93,7 +93,6 @@ def driver_token(driver: int) -> str:
 
 
 def driver_of_token(token: str) -> int | None:
-    """Return the driver in a write token, or None."""
     match = _DRIVER_TOKEN.match(token)
     return int(match["driver"]) if match else None
 

@@ -67,7 +67,6 @@ def checked_name(name: object) -> str:
 
 
 def checked_comment(comment: object) -> str:
-    """Return the comment, "" for None; raise `InvalidInputError` if it is invalid."""
     if comment is None:
         return ""
     try:

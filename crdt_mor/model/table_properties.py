@@ -105,7 +105,6 @@ def _check_name(name: object) -> None:
 
 
 def _refuse_near_names(name: str) -> None:
-    """Raise `InvalidInputError` for a name almost equal to an engine property, as it would have no effect."""
     if name in KNOWN:
         return
     plain, known = _plain(name), {_plain(own): own for own in KNOWN}

@@ -126,7 +126,6 @@ def _texts_of(cls: type) -> Sequence[str]:
 
 
 def require_types(values: Iterable[object]) -> None:
-    """Raise TypeError if a field does not match its annotation."""
     for value in values:
         if isinstance(value, Completion):
             require_types(file for file in value.files if not _is_plain(file))

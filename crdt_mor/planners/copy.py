@@ -4,8 +4,7 @@
     its copy         n ─ bridge ─ bridge ─ … ─── m        each put if absent
 
 A copy is the source's value at one moment, byte for byte, with its objects. When the copy moves from version n to m,
-bridges with the contents of n fill the gap. A writer of the copy and the process that moves it thus race for the next
-version, and one put wins.
+bridges with the contents of n fill the gap, so writers race for the next version as usual (`events.copy`).
 """
 
 from __future__ import annotations

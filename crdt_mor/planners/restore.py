@@ -205,7 +205,6 @@ def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) 
 
 
 def refuse_cut_off(value: Timeline, cut: Cut, name: str) -> None:
-    """Raise `SnapshotExpiredError` for a cut with commits that a restore dropped. `name`: the argument's."""
     restore = restore_hiding(value.restores, cut)
     if restore is not None:
         raise SnapshotExpiredError(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 PASSED_MAX: Final = 2
-"""Versions that may pass a post before a publisher takes it along. With fewer, owners of posts had no time to commit
-them together; with more, they wait longer."""
+"""Versions that may pass a post before a publisher takes it along. With fewer, owners had no time to commit posts
+together; with more, they wait longer."""
 
 RACES_MAX: Final = 2
 """Lost tries of a computed write before it begins. Each repeats its read; a begin fixes the write's place."""
@@ -26,10 +26,10 @@ EVENT_RACES_MAX: Final = 1
 """Lost races before an event of a long write is posted: one is chance, two are a crowd."""
 
 FILE_GROUPS_MAX: Final = 64
-"""Most file groups of a write in one event. After a lost race, the files of all of them are made again."""
+"""Most file groups of a write in one event. After a lost race, all their files are made again."""
 
 ALONE_BYTES_MAX: Final = 8 << 20
-"""Most bytes of rows of a write in one event. They are held in memory, and written again after a lost race."""
+"""Most bytes of rows in one event. They are held in memory, and written again after a lost race."""
 
 POST_BYTES_MAX: Final = 1 << 18
 """Most bytes of a posted write. Another process reads the post and writes its rows."""
@@ -38,8 +38,8 @@ BUSY_MS: Final = 1_000
 """Age of the newest version below which a process that opens the table expects to race."""
 
 STALE_MS: Final = 1_000
-"""How long a look counts as news. Then a process looks again, beside its claim in a bucket or before a post on
-a disk."""
+"""How long a look counts as news. Then a process looks again: in a bucket beside its claim, on a disk before a
+post."""
 
 SLOW_MS: Final = 10
 """If the rows took longer to arrive, the writer looks for the newest version again."""
@@ -49,19 +49,17 @@ Step = Literal["alone", "post", "begin"]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way of a write, and the reason for it."""
-
     step: Step
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a writer knows of the version that it would follow.
+    """A writer's knowledge of the version to follow.
 
-    is_open: one event may follow it: no token, format, handover or writer of Hudi's forbids that. is_crowded: other
-    writers were in the way recently. is_pending_earlier: a pending write may change rows that this write reads.
-    is_far: the store is a bucket.
+    is_open: no token, format, handover or writer of Hudi's forbids that one event follows. is_crowded: other writers
+    were in the way recently. is_pending_earlier: a pending write may change rows that this write reads. is_far: the
+    store is a bucket.
     """
 
     is_open: bool = True
@@ -72,12 +70,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What is known of a write. The defaults leave every way open, so that known facts can be asked about early.
+    """The known facts of a write. The defaults leave every way open, so `way` can be called early.
 
     is_computed: its rows depend on the table's, so no other process can commit it. bytes: of its rows; None: unknown,
-    and maybe many. file_groups: at most so many; 0: it has no rows. adds_columns: it changes the schema. is_postable:
-    its merge and the table's format allow a post. lost: races that it lost. refused: how often a version that was not
-    the newest refused it.
+    and maybe many. file_groups: at most so many; 0: no rows. is_postable: its merge and the table's format allow a
+    post. lost: number of lost races. refused: number of refusals by a version that was not the newest.
     """
 
     is_computed: bool = False
@@ -130,8 +127,5 @@ def _of_computed(seen: Seen, write: Write) -> Way:
 
 
 def is_passed(posts: Iterable[int], version: int) -> bool:
-    """Return True if the publisher of the version after `version` must take the posts along.
-
-    posts: the versions in their names.
-    """
+    """Return True if the publisher after `version` must take the posts along. posts: the versions in their names."""
     return any(version - post >= PASSED_MAX for post in posts)

@@ -93,7 +93,6 @@ _NULLS: Final = "\0nulls"
 
 
 def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter: pl.Expr | str) -> None:
-    """Raise for a number beside a time or duration: polars would assume a unit."""
     todo = [condition]
     while todo:
         part = todo.pop()

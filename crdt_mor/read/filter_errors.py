@@ -99,7 +99,6 @@ def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: 
 
 
 def failed_on_rows(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr) -> InvalidInputError:
-    """Return the error for a filter that fails on a value."""
     if str(error).startswith("casting from string to "):
         return inapplicable(error, schema, filter)
     return InvalidInputError(

@@ -208,7 +208,6 @@ class Condition:
 
 
 def require_unicode(text: str) -> None:
-    """Raise for unpaired surrogates, which polars rejects."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

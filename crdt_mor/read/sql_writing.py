@@ -78,7 +78,6 @@ def _words(tokens: Tokens, at: int, size: int) -> tuple[str, ...]:
 
 
 def _refuse_misread(tokens: Tokens, text: str) -> None:
-    """Raise for an IS DISTINCT FROM whose right side polars reads too far."""
     if "DISTINCT" not in _words(tokens, 1, 2):
         return
     depth = tokens[0].depth

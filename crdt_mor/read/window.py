@@ -342,7 +342,6 @@ class Window:
 
 
 def require_times(session: Session) -> None:
-    """Raise `UnsupportedFeatureError` if rows or log files record no commit times."""
     if session.config.virtual_keys:
         raise UnsupportedFeatureError(
             "this table has no meta columns (hoodie.populate.meta.fields=false), so its rows have no commit times: "

@@ -1,14 +1,10 @@
 """Compaction by causal stability: choose a plan's file groups and fold each of them.
 
 `services.service` schedules, completes and cancels plans; `planners.compaction` freezes their inputs. Each file group
-is folded into a base file and, if needed, a carry log. The merge decides the fold:
+is folded into a base file and, if needed, a carry log, as the merge decides (`merge.compaction`).
 
-    overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
-                       rows; winning, not yet stable tombstones are carried
-    everything else    the base folds stable blocks; the rest is carried, folded per key and gap between pending writes
-
-A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry. There
-its cost depends only on the size of the logs.
+A log compaction copies the base file and merges the logs into a carry. The copy on a local disk is a hard link, so its
+cost there depends only on the size of the logs.
 """
 
 from __future__ import annotations

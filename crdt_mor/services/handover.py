@@ -49,7 +49,6 @@ def take_back(session: Session) -> int:
 
 
 def _require_own_order(config: TableConfig) -> None:
-    """Raise if Hudi's writers can write the table as it is, or cannot run its merge."""
     if not config.ours or config.merge.ordering is not None:
         raise InvalidInputError(
             "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "

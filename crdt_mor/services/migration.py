@@ -7,8 +7,7 @@
     last     copy the last window
     open     one event: the new table takes writes, ordered after all writes of the old table
 
-Each step is noted in the new table before it runs (`model.migration`), and each commit carries a numbered token. Any
-process continues after the last committed number.
+Each step is noted in the new table before it runs, so any process can continue it (`model.migration`).
 
 The last window ends at a value with a closed table and no pending write. So no write can complete after it, and no
 acknowledged commit is lost.
@@ -244,7 +243,6 @@ class Migration:
         self.target.remember(self.target.run(grown))
 
     def _require_no_twins(self, value: Timeline, step: Step) -> None:
-        """Raise if the new table lacks rows, because rows of two partitions were merged there."""
         if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):
             return
         cut = self._cut(value, step.until)

@@ -267,7 +267,6 @@ def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
 
 
 def refuse_twins(loader: Loader, cut: Cut) -> None:
-    """Raise with a key if two rows of the old table would become the same row."""
     source, value, target = loader.source, loader.value, loader.target
     needed = distinct(target.key.fields, target.key.partition_fields)
     frames = Snapshot.seal(source, value, cut).frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))

@@ -200,7 +200,6 @@ def _listed(session: Session) -> set[str]:
 
 
 def _refuse_open_erasures(session: Session, to: InstantTime) -> None:
-    """Raise if the restore would drop the delete of an unfinished erasure: its rows would come back."""
     tail = session.tail()
     for erasure in open_erasures(session):
         completion = session.run(find_completion(erasure.requested, tail))

@@ -31,7 +31,6 @@ _HOMES = {
 if not _typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import a public name on first use."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(_import_module(f"crdt_mor.{_HOMES[name]}"), name)

@@ -178,7 +178,6 @@ class Requests:
             self._vending.note_accepted(keys)
 
     def _without_credentials(self, failure: Failure) -> Failure:
-        """Return the failure without the vended credentials."""
         return failure if self._vending is None else replace(failure, cause=self._vending.hide(failure.cause))
 
     def begin(self, verb: str, path: str) -> Tries:

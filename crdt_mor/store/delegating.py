@@ -13,8 +13,6 @@ T = TypeVar("T")
 
 
 class DelegatingStore:
-    """Passes every call to another store."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
 

@@ -33,8 +33,6 @@ PUT_MAX: Final[Mapping[str, int]] = {"s3": 5 << 30, "azure": 5000 << 20, "gs": 5
 
 
 class Puts:
-    """Puts and copies in a bucket."""
-
     def __init__(
         self, place: Place, requests: Requests, key: Callable[[str], str], read: Callable[[str], bytes | None]
     ) -> None:

@@ -119,7 +119,6 @@ def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt,
 
 
 def refuse_crowded(write: OpenWrite, receipts: Sequence[Receipt]) -> None:
-    """Raise if tasks of a file group have too many rows to be told apart and a payload needs that."""
     crowded = next((r for r in receipts if not has_places(r.task, r.rows)), None)
     if crowded is not None and _keeps_states(write):
         raise InvalidInputError(

@@ -53,7 +53,6 @@ class Outcome:
 
 
 def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
-    """Apply the clauses to each pair."""
     schema, config = statements.schema, statements.config
     target = target.cast(pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
     pairs = plan.joined(target, schema)
@@ -279,10 +278,7 @@ def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: Tabl
 
 
 def refuse_occupied(outcome: Outcome, existing: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
-    """Raise if a moving row would overwrite another row, which would be lost.
-
-    existing: rows that may occupy one of the places; leaving rows are not in the way.
-    """
+    """existing: rows that may occupy one of the places; leaving rows are not in the way."""
     moved = _places(outcome.moved, statements)
     left = _places([existing], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
     if outcome.inserted is not None:
@@ -300,10 +296,7 @@ def refuse_occupied(outcome: Outcome, existing: pa.Table, plan: MergePlan, state
 
 
 def refuse_hidden(outcome: Outcome, shown: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
-    """Raise if a delete with a greater ordering value would hide a moved row.
-
-    shown: visible rows after these statements, including all rows at the places.
-    """
+    """shown: visible rows after these statements, including all rows at the places."""
     hidden = _places(outcome.moved, statements).join(_places([shown], statements), on=_PLACE, how="anti")
     if hidden.height:
         in_clause = "" if plan.is_move else "set a greater value in the clause, or "
@@ -325,9 +318,8 @@ def _names_of_places(config: TableConfig) -> list[str]:
 
 
 def refuse_existing_keys(plan: MergePlan, inserted: pa.Table, existing: pa.Table, statements: NamedStatements) -> None:
-    """Raise if an inserted row has the key of an existing row that it did not match.
-
-    existing: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another row.
+    """existing: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another
+    row.
     """
     same = _PLACE if _names_places(plan, statements.config) else [RECORD_KEY]
     others = _places([existing], statements)

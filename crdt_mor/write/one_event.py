@@ -282,7 +282,6 @@ def _staging(handle: Handle, statements: Statements) -> Staging:
 
 
 def _lone_write(handle: Handle, statements: Statements, author: Author, members: Sequence[Member]) -> LoneWrite | None:
-    """Return the log files and other puts of a commit; None without rows."""
     requested = statements.requested
     logs = tuple(_staging(handle, statements).stage(statements.collected, in_memory))
     if not logs:

@@ -137,7 +137,6 @@ def _path(write: OpenWrite, partition: object) -> str:
 
 
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
-    """Raise if a path is also the text value of another partition."""
     key, schema = write.session.config.key, write.statements.schema
     if len(key.partition_fields) > 1 or schema.stored.field(key.partition_fields[0]).type != pa.string():
         return

@@ -60,7 +60,6 @@ def require_written_format(config: TableConfig) -> None:
 
 
 def require_no_metadata_table(config: TableConfig) -> None:
-    """Raise if Hudi's readers would miss our commits and compactions."""
     if config.metadata_partitions:
         raise InvalidInputError(
             "Hudi keeps a metadata table here, and its readers would miss our files. Set hoodie.metadata.enable=false "
@@ -71,7 +70,6 @@ def require_no_metadata_table(config: TableConfig) -> None:
 
 
 def require_own_groups(value: Timeline) -> None:
-    """Raise if keys may live outside the bucket index."""
     if value.foreign_group is not None:
         raise InvalidInputError(
             "another engine wrote to file groups outside this table's bucket index, so a key could live twice. Set "

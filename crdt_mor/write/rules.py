@@ -278,7 +278,6 @@ def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
 
 
 def _require_value(rule: Rule, merging: Merging) -> None:
-    """Raise if null has no effect in a column, so that no row can be required to have a value."""
     for member in merging.rule.members:
         if rule.name in member.columns and member.payload.nulls == "skip":
             raise InvalidInputError(
@@ -288,7 +287,6 @@ def _require_value(rule: Rule, merging: Merging) -> None:
 
 
 def _require_as_read(rule: Rule, merging: Merging) -> None:
-    """Raise if a column's written and read types differ, so that a condition cannot apply."""
     written = [name for name in rule.columns if name in merging.accepts]
     if written:
         raise InvalidInputError(

@@ -435,7 +435,6 @@ def _keys(config: TableConfig, rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
-    """Raise if a key of an append occurs twice in a partition."""
     if all_differ(keys):  # ten times faster
         return
     repeated = keys.filter(pl.struct(PARTITION_PATH, RECORD_KEY).is_duplicated())

@@ -236,7 +236,6 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
 
 
 def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], config: TableConfig) -> None:
-    """Raise if a value would become null in a table that ignores written nulls."""
     for name in names:
         lost = np.asarray(after[name].is_null()) & np.asarray(before[name].is_valid())
         if lost.any():
@@ -278,7 +277,6 @@ def _written(
 
 
 def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config: TableConfig) -> None:
-    """Raise if no write of the payload yields the new value, for example null after a set with elements."""
     unsaid = pl.col("written").is_null() & pl.col("before").ne_missing(pl.col("after"))
     lost = values.select(unsaid.alias("lost"))["lost"]
     if member.payload.nulls == "skip" and lost.any():
@@ -293,10 +291,7 @@ def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config:
 def _refuse_unshown(
     values: pl.DataFrame, member: Member, merging: Merging, rows: pa.Table, config: TableConfig
 ) -> None:
-    """Raise if the payload would not show a new value, for example a lower maximum.
-
-    values: `before`, `after` and `written` of each row.
-    """
+    """values: `before`, `after` and `written` of each row."""
     alone = _folded([values["after"]], member, merging)
     shown = _folded([values["before"], values["written"]], member, merging)
     same = shown.eq_missing(alone)

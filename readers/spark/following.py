@@ -90,7 +90,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a part."""
         if not isinstance(partition, Part):
             return
         for batch in fitted(partition.rows.to_reader(), arrow_schema(self._schema)):

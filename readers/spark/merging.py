@@ -175,15 +175,11 @@ class _Job:
 
 
 class TaskOutcomes(WriterCommitMessage):
-    """A task's result."""
-
     def __init__(self, outcomes: dict[int, bytes]) -> None:
         self.outcomes = outcomes
 
 
 class TasksWriter(DataSourceArrowWriter):
-    """The tasks of a merge."""
-
     def __init__(self, job: _Job) -> None:
         self._job = job
 

@@ -31,8 +31,6 @@ OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
 
 @dataclass
 class Part(InputPartition):
-    """File slices of a read."""
-
     rows: Scan | Changes
 
 
@@ -125,7 +123,6 @@ class RowsReader(DataSourceReader):
 
     @message_first
     def partitions(self) -> list[Part]:
-        """Return one Spark partition per part."""
         return [Part(rows) for rows in self._rows.parts()]
 
     @rows_message_first

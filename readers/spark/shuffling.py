@@ -58,7 +58,6 @@ def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[]
 
 
 def by_number(df: DataFrame, column: str, tasks: int) -> DataFrame:
-    """Shuffle a frame by a column of numbers."""
     return df.repartitionById(tasks, df[column]) if SPARK >= HANDS_KEYS_ALONE else df.repartition(tasks, column)
 
 

@@ -9,8 +9,8 @@ commit counts.
 Spark passes the query id only to tasks, and makes a new writer for the commit. So each task sends the job to it.
 
 A checkpoint belongs to one table. Spark never writes batches again that the checkpoint notes as done, whichever table
-the query writes to. So the first batch of a query in a table must be batch 0, or it is refused. Without a batch left,
-Spark calls no data source; `stream` checks the checkpoint before it starts the query.
+the query writes to. So the first batch of a query in a table must be batch 0, or it is refused. `stream` also
+checks the checkpoint before it starts the query.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ STREAM_OPTIONS = ("checkpointLocation", "queryName")
 
 
 class StagedBatch(WriterCommitMessage):
-    """A task's result."""
-
     def __init__(self, job: mor.parts.WriteJob, receipt: mor.parts.Receipt, query: str) -> None:
         self.job = job
         self.receipt = receipt

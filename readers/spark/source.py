@@ -41,16 +41,13 @@ class CrdtMorSource(DataSource):
 
     @message_first
     def schema(self) -> StructType:
-        """Return the columns of a read without `.schema(...)`."""
         return reading.schema_of(ReadOptions.of(self.options))
 
     @message_first
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
         return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """Return the reader of a stream of changes."""
         require_spark(READS_STREAMS, "reading a table as a stream")
         from crdt_mor.readers.spark import following
 
@@ -58,12 +55,10 @@ class CrdtMorSource(DataSource):
 
     @message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch."""
         return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite))
 
     @message_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream."""
         require_spark(WRITES_STREAMS, "writing a stream to a table")
         from crdt_mor.readers.spark import sinking
 

@@ -2,8 +2,8 @@
 
     stream(clicks, "/lake/events", "/checkpoints/clicks", trigger={"availableNow": True})
 
-A checkpoint belongs to one query and one table. Spark never writes batches again that the checkpoint notes as done,
-whichever table the query writes to. Without a batch left, it calls no data source and ends without an error.
+Without a batch left, Spark calls no data source and ends without an error. So the checkpoint is checked here
+(`sinking` gives the reason).
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def application_of(query: str) -> str:
 
 
 def require_known(table: mor.Table, query: str, batches: int) -> None:
-    """Raise `InvalidInputError` if a query has completed batches that the table lacks."""
     application = application_of(query)
     if application in table.inspect.tokens()["application"].to_pylist():
         return

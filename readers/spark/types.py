@@ -65,7 +65,6 @@ def spark_type(kind: pa.DataType) -> st.DataType:
 
 
 def check_schema(requested: st.StructType, available: st.StructType) -> None:
-    """Raise `SchemaMismatchError` unless every requested column exists with its type and nullability."""
     columns = {field.name: field for field in available}
     unknown = [name for name in requested.names if name not in columns]
     if unknown:

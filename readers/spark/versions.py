@@ -25,7 +25,6 @@ READS_STREAMS = (4, 2)
 
 
 def require_spark(least: tuple[int, int], what: str) -> None:
-    """Raise `UnsupportedVersionError` if Spark is older than `least`, the first release with the feature `what`."""
     if least > SPARK:
         raise UnsupportedVersionError(
             f"{what} needs Spark {least[0]}.{least[1]} or later: install that pyspark on the driver and the workers. "

@@ -10,9 +10,8 @@
 
 Each step of the driver may run in a separate Python process. They share only the job, which Spark pickles.
 
-A file group gets one log file per commit. If one task has all rows of a group, its file becomes that log file
-unchanged. Otherwise the driver makes one file: it joins the tasks' blocks if no key is in two tasks, and folds them if
-one is. `by_file_group` shuffles all rows of a group to one task.
+A file group gets one log file per commit: a single task's file unchanged, otherwise a joint file made by the driver
+(`write.job_files`). `by_file_group` shuffles all rows of a group to one task.
 """
 
 from __future__ import annotations
@@ -123,8 +122,6 @@ def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A planned write."""
-
     job: mor.parts.WriteJob
     columns: pa.Schema
 
@@ -136,8 +133,6 @@ class Planned:
 
 
 class Staged(WriterCommitMessage):
-    """A task's result."""
-
     def __init__(self, receipt: mor.parts.Receipt) -> None:
         self.receipt = receipt
 
@@ -165,7 +160,6 @@ class BatchWriter(DataSourceArrowWriter):
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
-        """Abandon the write."""
         table_of(self._planned.job).jobs.abandon(self._planned.job)
 
 

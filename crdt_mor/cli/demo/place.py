@@ -72,7 +72,6 @@ class Place:
         return shlex.join([self.uri, *self._words()])
 
     def again(self) -> str:
-        """Return the options for another demo."""
         where = ["--dir", f"{self.folder}-again"] if self.in_folder else ["--uri", f"{self.uri}-again"]
         return shlex.join([*where, *self._words()])
 
@@ -83,7 +82,6 @@ class Place:
 
 
 def require_free(uri: str, options: Mapping[str, str] | None) -> None:
-    """Raise `InvalidInputError` unless the address is empty."""
     if found := _objects(_store(uri, options)):
         raise mor.InvalidInputError(
             f"the demo needs an empty address, to keep your data safe. uri={uri} found={found[0].path}"

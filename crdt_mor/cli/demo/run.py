@@ -68,7 +68,6 @@ class ProcessFailedError(mor.CrdtMorError):
 
 
 def run(place: Place, story: Story, progress: Progress, say: Callable[[str], None]) -> Result:
-    """Run the demo at an empty place."""
     raw = flights(story)
     place.journal.mkdir(parents=True)
     with warnings.catch_warnings():
@@ -153,7 +152,6 @@ def _next(
 
 
 def _compact_all(table: mor.Table) -> None:
-    """Compact until no log is left."""
     while set(table.inspect.files()["kind"].to_pylist()) != {"base"}:
         if not table.maintenance.compact():
             raise ProcessFailedError("some log files were not compacted; see `crdt-mor files`")

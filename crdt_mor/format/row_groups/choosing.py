@@ -38,7 +38,6 @@ class ChosenParts:
 
     @property
     def size(self) -> int:
-        """How many bytes are to be fetched."""
         return sum(length for _, length in self.places)
 
     def is_before(self, end: int) -> bool:

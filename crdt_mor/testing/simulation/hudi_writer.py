@@ -37,7 +37,6 @@ Stats = dict[str, list[WriteStat]]
 def hudi_commits(
     table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime, *, schema: str | None = None
 ) -> None:
-    """Make a whole write of Hudi's."""
     hudi_begins(table, requested)
     stats = hudi_stages(table, data, requested)
     hudi_completes(table, requested, completed, stats, schema=schema)
@@ -76,6 +75,5 @@ def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes
 def hudi_completes(
     table: Table, requested: InstantTime, completed: InstantTime, stats: Stats, *, schema: str | None = None
 ) -> None:
-    """Complete the instant by a put."""
     done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
     session_of(table).store.put(f"{hudi_folder_of(table)}/{requested}_{completed}.deltacommit", done)

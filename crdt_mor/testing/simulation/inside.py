@@ -9,8 +9,6 @@ from crdt_mor.model.timeline import Timeline
 
 
 class Seated(Protocol):
-    """A handle with a session."""
-
     _session: Session
 
 

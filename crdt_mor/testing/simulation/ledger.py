@@ -54,8 +54,6 @@ class Landed:
 
 @dataclass
 class Ledger:
-    """The writes of a run and their commits."""
-
     settings: Settings
     columns: list[str]
     meanings: Meanings
@@ -88,7 +86,6 @@ class Ledger:
         return write
 
     def has_landed(self, number: int) -> bool:
-        """Return True if the history shows the write."""
         return self.has(number) or self.has_dropped(number)
 
     def has(self, number: int) -> bool:
@@ -178,7 +175,6 @@ class Ledger:
         self.landed = [Landed(version, requested, requested, opened, None, (), writes)]
 
     def _require_exact(self, made: Landed, said: Sequence[KeyWrite]) -> None:
-        """Require that an update in place read every write before it."""
         keys = {key for key, _, _ in said}
         for other in self.landed:
             if other.requested <= made.requested or other.covered is not None:
@@ -201,7 +197,6 @@ class Ledger:
         self.landed = [one for one in self.landed if one.completed <= moment]
 
     def require_told(self) -> None:
-        """Require that each writer was told the truth."""
         for write in self.writes.values():
             found = [one for one in (*self.moved, *self.landed, *self.dropped) if write.number in one.numbers]
             if write.reported == "committed" and not found:
@@ -224,7 +219,6 @@ class Ledger:
         return fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
 
     def _not_replaced(self, commits: Sequence[Landed]) -> list[Contribution]:
-        """Return the contributions that no overwrite replaced."""
         overwrites = [one for one in commits if one.covered is not None]
         return [w for one in commits for w in one.writes if not any(o.voids(one, w.key) for o in overwrites)]
 

@@ -50,7 +50,6 @@ class Held:
 
 
 def look(world: World, process: Actor, action: Action) -> str:
-    """Read the latest snapshot in all ways."""
     del action
     world.look_at_history()
     try:
@@ -236,7 +235,6 @@ def _require_given_up(world: World, what: str) -> None:
 
 
 def _require_hudi(world: World) -> None:
-    """Require that only Hudi's clock explains a moment in the future."""
     if not world.ledger.foreign:
         raise BrokenPromiseError("no-surprise", "a moment is in the future, but Hudi never wrote to the table")
 

@@ -43,7 +43,6 @@ def same_value(world: World, row: Given, first: Given) -> Given:
 
 
 def frame_of(world: World, rows: Sequence[Given]) -> pa.Table:
-    """Return rows with equal columns as a frame."""
     settings = world.settings
     rows = [same_value(world, row, rows[0]) for row in rows]
     given = {name for row in rows for name in row} - {"name", "value"}

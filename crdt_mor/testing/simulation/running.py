@@ -65,7 +65,6 @@ def run(plan: Plan) -> Outcome:
 
 
 def run_seed(seed: int, payload: Payload | None = None) -> Outcome:
-    """Run a seed's plan."""
     return run(plan_of(seed, payload, SHIPPED))
 
 

@@ -125,12 +125,10 @@ class World:
         return next((left.ledger for left in self.moved_tables if left.table.uri == table.uri), self.ledger)
 
     def has_moved_from(self, process: Actor) -> bool:
-        """Return True if the process's open table moved."""
         self.look_at_history()
         return process.uri != self.uri
 
     def stop(self, process: Actor) -> None:
-        """End a process with all it held."""
         process.calls.is_dead = process.machine.is_still = True
         self.processes = {place: other for place, other in self.processes.items() if other is not process}
 

@@ -107,7 +107,6 @@ def delete(world: World, process: Actor, action: Action) -> str:
 
 
 def open_accounts(world: World, process: Actor, action: Action) -> str:
-    """Write all accounts at once."""
     return _upsert(world, process, action, _accounts(world, dict.fromkeys(ACCOUNTS, 0)), "opens the accounts")
 
 
