@@ -218,17 +218,26 @@ def created(world: World, store: Store | None = None, *, exist_ok: bool = False)
     )  # fmt: skip
 
 
+NO_DELETES: Final = frozenset({"another user's files"})
+"""The fault of deletes, for what deletes nothing: a single event leaves nothing behind."""
+
 VERBS: Final = {
-    "append": Verb(lambda w, t: t.append(frame(("d", "y", 3)), token=TOKEN), is_write=True),
-    "upsert": Verb(lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True),
+    "append": Verb(lambda w, t: t.append(frame(("d", "y", 3)), token=TOKEN), is_write=True, without=NO_DELETES),
+    "upsert": Verb(
+        lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True, without=NO_DELETES
+    ),
     "group post": Verb(
         lambda w, t: in_a_crowd(t).upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True
     ),
-    "delete": Verb(lambda w, t: t.delete(frame(("a", "x", 0)).select(["id", "p"]), token=TOKEN), is_write=True),
-    "update": Verb(lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), is_write=True),
-    "delete by filter": Verb(lambda w, t: t.delete(where="n = 2 AND p = 'x'", token=TOKEN), is_write=True),
-    "merge": Verb(_merge, is_write=True),
-    "move": Verb(lambda w, t: t.move(["a"], partition={"p": "z"}, token=TOKEN), is_write=True),
+    "delete": Verb(
+        lambda w, t: t.delete(frame(("a", "x", 0)).select(["id", "p"]), token=TOKEN), is_write=True, without=NO_DELETES
+    ),
+    "update": Verb(lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), is_write=True, without=NO_DELETES),
+    "delete by filter": Verb(
+        lambda w, t: t.delete(where="n = 2 AND p = 'x'", token=TOKEN), is_write=True, without=NO_DELETES
+    ),
+    "merge": Verb(_merge, is_write=True, without=NO_DELETES),
+    "move": Verb(lambda w, t: t.move(["a"], partition={"p": "z"}, token=TOKEN), is_write=True, without=NO_DELETES),
     "overwrite": Verb(lambda w, t: t.overwrite(frame(("e", "x", 4)), partitions=["x"], token=TOKEN), is_write=True),
     "transaction": Verb(_in_block, is_write=True),
     "distributed write": Verb(_by_many, is_write=True),
@@ -238,10 +247,10 @@ VERBS: Final = {
     "archive": Verb(lambda w, t: t.maintenance.archive(keep_commits=1), _no_savepoint),
     "erase": Verb(lambda w, t: t.maintenance.erase(where="id = 'a'"), _no_savepoint),
     "restore": Verb(lambda w, t: t.maintenance.restore("s"), is_alone=True),
-    "savepoint": Verb(lambda w, t: t.maintenance.savepoint("t"), is_refused_again=True),
+    "savepoint": Verb(lambda w, t: t.maintenance.savepoint("t"), is_refused_again=True, without=NO_DELETES),
     "migrate": Verb(_migrate, is_alone=True),
     "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
-    "alter": Verb(_alter, is_refused_again=True),
+    "alter": Verb(_alter, is_refused_again=True, without=NO_DELETES),
     "add rules": Verb(lambda w, t: t.add_rules(not_null="n")),
     "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
     "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
@@ -252,9 +261,7 @@ VERBS: Final = {
     "update of a table of Hudi's": Verb(
         lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), _made_by_hudi, is_write=True
     ),
-    "compact a table of Hudi's": Verb(
-        lambda w, t: t.maintenance.compact(), _made_by_hudi, without=frozenset({"another user's files"})
-    ),
+    "compact a table of Hudi's": Verb(lambda w, t: t.maintenance.compact(), _made_by_hudi, without=NO_DELETES),
 }
 """What is done to a table, by name."""
 

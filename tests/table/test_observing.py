@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -298,3 +301,25 @@ def test_commit_tells_the_way_of_its_write_and_the_reason(simulated: Simulated) 
         ("alone", "no earlier write is pending"),
         ("begin", "an overwrite needs its place before it reads what it replaces"),
     ]
+
+
+ROWS_OF_EVENTS: dict[str, type[mor.observing.Event]] = {
+    "commit": mor.observing.CommitEvent,
+    "race_lost": mor.observing.RaceLostEvent,
+    "rollback": mor.observing.RollbackEvent,
+    "plan_scheduled": mor.observing.PlanEvent,
+    "plan_part": mor.observing.PartEvent,
+    "upkeep": mor.observing.UpkeepEvent,
+    "adoption": mor.observing.AdoptionEvent,
+    "sweep": mor.observing.SweepEvent,
+    "store_wait": mor.observing.WaitEvent,
+}
+
+
+@pytest.mark.parametrize("name", ROWS_OF_EVENTS)
+def test_page_of_events_lists_the_facts_of_each(name: str) -> None:
+    page = Path("docs/observing.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}`")]
+    listed = re.findall(r"`(\w+)`", row.split("|")[4])
+    common = {field.name for field in fields(mor.observing.Event)}
+    assert listed == [field.name for field in fields(ROWS_OF_EVENTS[name]) if field.name not in common]
