@@ -396,6 +396,7 @@ class History:
 
     def add(self, commit: Commit, begun: str, said: Sequence[Statement]) -> None:
         """Note a commit for the oracle. begun: the requested time of its rows."""
+        self.groups.note_carried(self)  # it has completed before
         writes = [
             Contribution(f"{begun}.{i:03d}", key, kind, row, commit.completed_at)
             for i, (key, kind, row) in enumerate(said)

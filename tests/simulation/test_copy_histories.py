@@ -176,7 +176,7 @@ def test_what_is_written_to_a_copy_while_it_is_moved_is_never_lost(step: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [7, long(1)])
+@pytest.mark.parametrize("step", [3, long(1)])
 def test_a_writer_of_a_copy_that_is_moved_beside_it_writes_to_what_the_copy_shows_then(
     step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
