@@ -144,7 +144,7 @@ def test_a_write_keeps_to_the_partitions_and_columns_that_it_says(spark: Any, tm
     refused: dict[str, Callable[[], object]] = {
         r"partitions=\['day=tue'\] declared=\['day=mon'\]": lambda: upsert(notes, table.uri, partitions=["mon"]),
         r"columns=\['n'\]": lambda: upsert(both, table.uri, columns=["s"]),
-        "remove one of the rows": partial(write.option("partitionOverwriteMode", "dynamic").save, table.uri),
+        "leave one of them out": partial(write.option("partitionOverwriteMode", "dynamic").save, table.uri),
     }
     for said, work in refused.items():
         with pytest.raises(Exception, match=said):
