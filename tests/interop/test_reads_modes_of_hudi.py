@@ -176,7 +176,7 @@ class WithoutKeys(Written):
 
     rows: list[list[object]]
 
-    def look_for_hudi(self) -> None:
+    def look(self) -> None:
         """See the rows that Hudi's reader shows now."""
         self.rows = [*getattr(self, "rows", []), self.spark.ask(read=str(self.root))]
 

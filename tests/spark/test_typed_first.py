@@ -206,7 +206,7 @@ def test_an_error_of_a_task_or_a_commit_is_raised_as_ours(spark: Any, tmp_path: 
 def test_the_error_that_spark_tells_of_is_the_last_one_of_ours() -> None:
     text = (
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback\ncrdt_mor.errors.InvalidInputError: the cause\n\nThe above\n"
-        "crdt_mor.TokenOrderError: said, over\ntwo lines. token=7\n SQLSTATE: 38000"
+        "crdt_mor.errors.TokenOrderError: said, over\ntwo lines. token=7\n SQLSTATE: 38000"
     )
     found = error_in(text)
     assert (type(found), str(found)) == (TokenOrderError, "said, over\ntwo lines. token=7")
