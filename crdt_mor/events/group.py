@@ -37,7 +37,18 @@ from crdt_mor.log.deciding import stopped_outcome, unknown_outcome
 from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
 from crdt_mor.log.paths import POSTS, is_event, only_own, post_in, post_path, version_path
-from crdt_mor.log.posts import LOOKS_MAX, NAME_CHARS, Post, Turn, chosen, decode, encode_post, events_in, writes_in
+from crdt_mor.log.posts import (
+    LOOKS_MAX,
+    NAME_CHARS,
+    Post,
+    Turn,
+    chosen,
+    decode_all,
+    encode_post,
+    events_in,
+    read_all,
+    writes_in,
+)
 from crdt_mor.log.projection import last_put, wait_for_projection
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import (
@@ -157,7 +168,7 @@ def commit_alone(
             passed.extend(stats)
             return None
         paths = [*(writes if own is not None else ()), *events_in(stats, "")]
-        read = yield from _read(paths, tail)
+        read = yield from read_all(paths, tail.table_id)
         events = tuple(posted for posted in read if isinstance(posted, PostedEvent))
         posts = [post for post in read if isinstance(post, Post)]
         crowd.has_met = bool(events)
@@ -191,7 +202,7 @@ def carry(
 
     def made(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
         nonlocal fits
-        read = [decode(data, path, tail.table_id) for path, data in zip(paths, replies, strict=True)]
+        read = decode_all(paths, replies, tail.table_id)
         write = make(tail, requested, [post for post in read if isinstance(post, Post)])
         fits = write is not None
         return None if write is None else (tail, replace(write, events=load.events, unposted=load.unposted))
@@ -202,11 +213,6 @@ def carry(
     if isinstance(outcome, LoneCommit):
         return outcome.value
     return outcome if fits else tail
-
-
-def _read(paths: Sequence[str], tail: Timeline) -> Steps[list[Post | PostedEvent | None]]:
-    contents = (yield Together(tuple(map(Read, paths)))) if paths else ()
-    return [decode(data, path, tail.table_id) for path, data in zip(paths, contents, strict=True)]
 
 
 def _has_passed(tail: Timeline, requested: InstantTime) -> bool:
@@ -343,13 +349,13 @@ class _Posted:
         def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
             if proof and (replies[0] is None or not genuine.is_in(replies[0])):
                 return None
-            self._note(tail, unread, replies[len(proof) :])
+            self._known.update(zip(unread, decode_all(unread, replies[len(proof) :], tail.table_id), strict=True))
             there = stats
             if not self.shortcuts.is_far:  # others post while this process waits for the disk
                 yield MakeDurable(self.publisher.projector.claim_path(requested))
                 there = chosen((yield List(POSTS)), tail, (yield StoreNow()))
                 new = self._unread(there)
-                self._note(tail, new, (yield Together(tuple(map(Read, new)))) if new else ())
+                self._known.update(zip(new, (yield from read_all(new, tail.table_id)), strict=True))
             order = [stat.path for stat in there]
             found = {path: self._known[path] for path in self._paths(there)}
             posts = {path: post for path, post in found.items() if isinstance(post, Post)}
@@ -366,10 +372,6 @@ class _Posted:
 
     def _paths(self, stats: Sequence[Stat]) -> list[str]:
         return [*writes_in(stats, self.path), *events_in(stats, self.path)]
-
-    def _note(self, tail: Timeline, paths: Sequence[str], found: Sequence[bytes | None]) -> None:
-        for path, data in zip(paths, found, strict=True):
-            self._known[path] = decode(data, path, tail.table_id)
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.log import giving_way
 from crdt_mor.log.intents import BYTES_MAX, Intent, PostedEvent, combine, encode_intent
 from crdt_mor.log.paths import POSTS, event_path, is_event, post_in
-from crdt_mor.log.posts import NAME_CHARS, Turn, chosen, decode, events_in
-from crdt_mor.log.steps import Delete, List, Now, Pause, Put, Read, Steps, StoreNow, Together
+from crdt_mor.log.posts import NAME_CHARS, Turn, chosen, events_in, read_all
+from crdt_mor.log.steps import Delete, List, Now, Pause, Put, Steps, StoreNow, Together
 from crdt_mor.model.posts import PostName, is_open
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
@@ -36,7 +36,7 @@ ABANDONED_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a publisher takes along: whole writes, posted events, and its own event if that is not posted."""
+    """Whole writes and posted events for a publisher to take along, and its own event if that is not posted."""
 
     writes: tuple[Stat, ...]
     events: tuple[PostedEvent, ...] = ()
@@ -155,9 +155,7 @@ class Posting:
         """Return the posted events, the own one last."""
         paths = events_in(self._chosen, self._turn.own)
         new = [path for path in paths if path not in self._known]
-        contents = (yield Together(tuple(map(Read, new)))) if new else ()
-        for path, data in zip(new, contents, strict=True):
-            self._known[path] = decode(data, path, tail.table_id)
+        self._known.update(zip(new, (yield from read_all(new, tail.table_id)), strict=True))
         events = [self._known[path] for path in paths if self._known[path] is not None]
         if self.intent is not None and self._is_open(tail):
             events.append(PostedEvent(self._posted[-1], self.intent))

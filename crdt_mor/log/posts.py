@@ -16,7 +16,7 @@ from zlib import crc32
 
 from crdt_mor.log.intents import PostedEvent, decode_intent
 from crdt_mor.log.paths import POSTS, is_event, post_in, version_path
-from crdt_mor.log.steps import GetStat, List, Steps, Wait
+from crdt_mor.log.steps import GetStat, List, Read, Steps, Together, Wait
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.numbers import is_whole
 from crdt_mor.model.posts import Member, PostName, token_of
@@ -208,6 +208,17 @@ def _within_bounds(stats: Sequence[Stat], own: str, bytes_max: int) -> list[str]
         if stat.path != own:
             paths.append(stat.path)
     return paths
+
+
+def read_all(paths: Sequence[str], table_id: str | None) -> Steps[list[Post | PostedEvent | None]]:
+    contents = (yield Together(tuple(map(Read, paths)))) if paths else ()
+    return decode_all(paths, contents, table_id)
+
+
+def decode_all(
+    paths: Sequence[str], contents: Sequence[bytes | None], table_id: str | None
+) -> list[Post | PostedEvent | None]:
+    return [decode(data, path, table_id) for path, data in zip(paths, contents, strict=True)]
 
 
 def decode(data: bytes | None, path: str, table_id: str | None) -> Post | PostedEvent | None:
