@@ -27,7 +27,7 @@ from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.authors import Info, application_of, check_info
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.planners.way import CLOSED, HUDI, OVERWRITE, REFUSED, Seen, Way, Write, way
+from crdt_mor.planners.way import CLOSED, HUDI, OVERWRITE, REFUSED, Way, Write, way
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare
@@ -261,18 +261,15 @@ def _tried(
             return CLOSED
         if newest.version == tried.followed.value.version:
             raise
-        return _again(tried.seen, replace(tried.write, refused=tried.write.refused + 1))
+        refused = replace(tried.write, refused=tried.write.refused + 1)
+        chosen = way(tried.seen, refused)
+        return chosen if chosen.step == "begin" else refused
     if isinstance(result, Way):
         return result
     committed = tried.commit_computed()
     if not isinstance(committed, Way):
         return _ended(session, committed), result
-    return committed if committed.step == "begin" else _again(tried.seen, tried.write)
-
-
-def _again(seen: Seen, write: Write) -> Way | Write:
-    chosen = way(seen, write)
-    return chosen if chosen.step == "begin" else write
+    return committed if committed.step == "begin" else tried.write
 
 
 def _scanned(view: Snapshot, asked: Read) -> pa.Table:

@@ -128,15 +128,14 @@ class Pace:
             handle.publisher, followed.value, write, draft, self.crowd, followed.expected, shortcuts, is_stale=is_stale
         )
         outcome = handle.run(steps)
-        if isinstance(outcome, Timeline):
-            self.published(outcome)
-        committed = outcome if isinstance(outcome, LoneCommit) else None
-        if committed is None:
+        if not isinstance(outcome, LoneCommit):
+            if outcome is not None:
+                self.published(outcome)
             self.crowd.is_crowded = True
             return None
-        self.published(committed.value, shortcuts)
-        self._upkeep(committed.value)
-        return group.of_alone(committed)
+        self.published(outcome.value, shortcuts)
+        self._upkeep(outcome.value)
+        return group.of_alone(outcome)
 
     @property
     def is_stale(self) -> bool:

@@ -203,8 +203,9 @@ class Publisher:
         return (yield from self._carry(tail, Load(tuple(writes)), shortcuts))
 
     def _carry(self, tail: Timeline, load: Load, shortcuts: Shortcuts) -> Steps[Timeline | None]:
-        for attempt in range(CLAIMS_MAX if self.carry is not None else 0):
-            assert self.carry is not None
+        if self.carry is None:
+            return None
+        for attempt in range(CLAIMS_MAX):
             newest = yield from self.carry(tail, load, shortcuts)
             if newest is tail:
                 return None  # no post fits: their owners find out

@@ -88,10 +88,11 @@ class Write:
 
 CLOSED: Final = Way("begin", "one event may not follow this version")
 BLOCK: Final = Way("begin", "a block has several statements")
-OVERWRITE: Final = Way("begin", "an overwrite needs its place before it reads what it replaces")
+OVERWRITE: Final = Way("begin", "an overwrite stages base files, which needs a begin")
 HUDI: Final = Way("begin", "Hudi has a write under way")
 CHANGED: Final = Way("begin", "the table's properties have changed")
-REFUSED: Final = Way("begin", "the newest version refuses the post")
+REFUSED: Final = Way("begin", "the followed version refused the rows")
+UNPOSTED: Final = Way("begin", "others are in the way, and this write cannot be posted")
 UNTAKEN: Final = Way("begin", "no version took the post")
 
 
@@ -112,7 +113,7 @@ def way(seen: Seen, write: Write) -> Way:
     if not seen.is_crowded and not write.lost:
         return Way("alone", "no other writer is in the way")
     if not write.is_postable:
-        return Way("begin", "others are in the way, and this table's writes cannot be posted")
+        return UNPOSTED
     if write.bytes > POST_BYTES_MAX:
         return Way("begin", "others are in the way, and the rows are too many bytes for a post")
     return Way("post", "others are in the way")

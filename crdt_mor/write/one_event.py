@@ -41,8 +41,8 @@ from crdt_mor.planners.way import (
     CHANGED,
     CLOSED,
     FILE_GROUPS_MAX,
-    REFUSED,
     SLOW_MS,
+    UNPOSTED,
     UNTAKEN,
     Seen,
     Way,
@@ -66,8 +66,8 @@ T = TypeVar("T")
 class TriedWrite:
     """A write tried as one event. Not thread-safe. It has one statement.
 
-    write: what is known of it, for its way. prepared: the statement, if it is of rows; None for rows that depend on the
-    table's, which are never posted.
+    write: the known facts, which choose its way. prepared: a statement of rows; None for computed rows, which are never
+    posted.
     """
 
     session: Session
@@ -164,7 +164,7 @@ class TriedWrite:
 
     def commit_computed(self) -> LoneCommit | GroupCommit | Way:
         """Commit computed statements, or return their way after a lost race: alone again, or with a begin."""
-        self.write = replace(self.write, file_groups=self._file_groups(self.statements.collected), is_postable=False)
+        self.write = replace(self.write, file_groups=self._file_groups(self.statements.collected))
         chosen = way(self.seen, self.write)
         return chosen if chosen.step == "begin" else self._committed(chosen)
 
@@ -187,7 +187,7 @@ class TriedWrite:
 
     def _alone(self, chosen: Way) -> tuple[LoneCommit | GroupCommit | None, Way]:
         """Commit in one event; after a lost race, return None with the next way."""
-        write = self._lone_write(self.statements, ())
+        write = self._own_write(self.statements, ())
         assert write is not None, "a write without rows begins"
         committed = self.session.pace.commit_alone(self.followed, write, self._draft)
         if committed is not None:
@@ -201,7 +201,7 @@ class TriedWrite:
         """Post the write and wait for its commit; without one, return None with the next way."""
         draft = self._draft()
         if draft is None or not draft.may_follow(self.session.known_tail()):
-            return None, REFUSED
+            return None, UNPOSTED
         committed = self.session.pace.commit_posted(self.followed.expected, draft)
         return committed, UNTAKEN if committed is None else chosen
 
@@ -242,7 +242,7 @@ class TriedWrite:
                 statements.add(of_post(prepared.stored))
         is_group = len(taken) > 1 or own.name is not None
         try:
-            write = self._lone_write(statements, [post.member for post in taken] if is_group else ())
+            write = self._own_write(statements, [post.member for post in taken] if is_group else ())
         except (CrdtMorError, pl.exceptions.PolarsError):
             if len(taken) == 1:
                 raise
@@ -250,7 +250,7 @@ class TriedWrite:
         assert write is not None, "a post has rows"
         return write
 
-    def _lone_write(self, statements: Statements, members: Sequence[Member]) -> LoneWrite | None:
+    def _own_write(self, statements: Statements, members: Sequence[Member]) -> LoneWrite | None:
         """Return the log files and other puts of a commit; None without rows.
 
         members: the parts of a commit of several writers.

@@ -75,7 +75,7 @@ LATER: dict[str, list[object]] = {
     "lost": [0, 1, RACES_MAX],
     "refused": [0, 1, RACES_MAX],
 }
-"""Facts that become known later, each with its default first, and then what makes the way longer."""
+"""Facts that become known later: each default first, then values that make the way longer."""
 
 SEEN = [Seen(*flags) for flags in product([True, False], repeat=4)]
 

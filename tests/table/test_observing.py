@@ -299,7 +299,7 @@ def test_commit_tells_the_way_of_its_write_and_the_reason(simulated: Simulated) 
         ("post", "others are in the way"),
         ("begin", "the rows add columns"),
         ("alone", "no earlier write is pending"),
-        ("begin", "an overwrite needs its place before it reads what it replaces"),
+        ("begin", "an overwrite stages base files, which needs a begin"),
     ]
 
 
