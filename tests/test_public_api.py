@@ -28,7 +28,7 @@ ROOT = [
     "TokenOrderError", "Transaction", "allow_payloads", "check_laws", "check_store",
     "doctor", "observe", "parse_point", "read_files",
 ]  # fmt: skip
-"""Names of `crdt_mor` itself: what users meet daily. There are at most 55, so a new name needs a module or a reason."""
+"""Names of `crdt_mor` itself: daily names of users. There are at most 55, so a new name needs a module or a reason."""
 
 MODULES = {
     "errors": "CheckpointExpiredError ClockError CommitUnknownError ConstraintViolationError CrdtMorError "

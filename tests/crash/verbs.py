@@ -219,7 +219,7 @@ def created(world: World, store: Store | None = None, *, exist_ok: bool = False)
 
 
 NO_DELETES: Final = frozenset({"another user's files"})
-"""The fault of deletes, for what deletes nothing: a single event leaves nothing behind."""
+"""The fault of deletes, for verbs of a single event: they delete nothing."""
 
 VERBS: Final = {
     "append": Verb(lambda w, t: t.append(frame(("d", "y", 3)), token=TOKEN), is_write=True, without=NO_DELETES),

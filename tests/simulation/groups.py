@@ -1,19 +1,18 @@
 """Groups in a random history: small writes of several processes that one of them commits, in the order of their posts.
 
     others   processes post upserts and deletes, some with tokens; nobody hears of them again
-    own      a writer in a crowd posts its write, or one alone does not, and commits what it finds; or another writer
-             does, between the post of this one and its first look
-    nobody   all of them have died after posting: what they have posted goes with a later commit, or never
-    carried  any later event takes it along, once two versions have passed it
+    own      a writer posts its write in a crowd, or commits alone, with the posts that it finds; or another writer
+             does, between the post of this writer and its first look
+    nobody   all of them have died after posting: a later commit takes their posts along, or none does
+    carried  a later event takes a post along, once two versions have passed it
 
-The oracle is told of a group as of one commit, whose statements are those of its members, in their order. What must
-hold, on top of what holds for all commits:
+For the oracle a group is one commit with the statements of its members, in their order. Groups keep these rules, too:
 
-    - what was posted while others commit is committed with their writes, and every writer is told of its own rows
-    - no post is committed twice, whatever is restored in between
-    - none is committed once its window has passed, or a minute, nor in another table than its own
+    - A post beside a commit is committed with it, and every writer learns of its own rows.
+    - No post is committed twice, also after a restore.
+    - No post is committed after its window, after a minute, or in another table.
 
-Chance is a history's own, so that what else happens in it does not depend on the groups.
+Groups draw from a chance of their own, so the rest of a history does not depend on them.
 """
 
 from __future__ import annotations

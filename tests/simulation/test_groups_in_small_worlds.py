@@ -1,14 +1,14 @@
 """Group commits in every interleaving: owners of posts, publishers, late copies, and all that may happen between.
 
-In each store that can be reached, so whichever process dies and wherever, the promises are those of every world, and:
+The search visits all reachable stores, so any process may die anywhere. Beside the promises of every world:
 
-    - no write is committed twice, under one name or under two, in whatever version, nor are two with one token
-    - what its owner was told is committed stays so, and Hudi knows of it; what was refused never is, now or later
-    - under the time of a commit no file stands but its own
-    - what an eraser has found is never committed from then on
-    - a larger write, whose begin is posted and taken along, begins once
+    - No write is committed twice, under one name or under two, and no two writes with one token.
+    - An acknowledged write stays committed, and Hudi knows of it. A refused write is never committed.
+    - Only the commit's own files have its time.
+    - A post that an eraser has found is never committed later.
+    - A larger write begins once, although its begin is posted and taken along.
 
-`docs/design/groups.md` says which rule is for what. Windows are two versions wide here, and posts are carried at once.
+`docs/design/groups.md` explains each rule. Windows are two versions wide here, and posts are carried at once.
 """
 
 from __future__ import annotations

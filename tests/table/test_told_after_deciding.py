@@ -159,7 +159,7 @@ class FailingFrom(WatchedStore):
 
 
 def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError | None, int]:
-    """What a call changes whose store refuses every operation from one on; its error and its operations."""
+    """The effects of a call if its store refuses operations from number `at` on; its error, and their number."""
     prepare, call = STEPS[verb]
     world = Simulated()
     table = world.create(SCHEMA, key="id", buckets=1)
@@ -209,7 +209,7 @@ def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(err
 
 @pytest.mark.parametrize("verb", ["copy", "create", "create_from", "migrate"])
 def test_a_table_that_was_made_is_not_told_as_unpublished(verb: str) -> None:
-    """The store refuses every call from one on, to the last: what the call reads after it has made the table, too."""
+    """The store refuses all calls from a number on, for each number, also reads after the table is made."""
 
     def made(at: int | None) -> tuple[CrdtMorError | None, int, bool]:
         world = Simulated()
