@@ -14,7 +14,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.kinds import FAMILIES, KINDS, UNKNOWN, Json, kind_of, whole
+from crdt_mor.columns.kinds import FAMILIES, UNKNOWN, Json, first_answer, kind_of, whole
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 
 _FROM_PRIMITIVE = {
@@ -130,8 +130,7 @@ class _Parser:
     def complex(self, kind: Mapping[str, Json], column: str, namespace: str) -> pa.DataType:
         logical, base = kind.get("logicalType"), kind["type"]
         if logical is not None:
-            found = (family.from_avro(str(base), str(logical), kind) for family in dict.fromkeys(KINDS.values()))
-            known = next((one for one in found if one is not None), None)
+            known = first_answer(lambda family: family.from_avro(str(base), str(logical), kind))
             if known is None:
                 raise _unsupported(kind, column, "an unknown logical type")
             if base == "fixed":

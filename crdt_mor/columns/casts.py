@@ -197,7 +197,8 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
     """Return True if values of `kind` need no check for the declared column with stored type `target`."""
-    takes_all = declared == target or kind_of(values_of(declared)).takes_all(values_of(declared))
+    plain = values_of(declared)
+    takes_all = declared == target or kind_of(plain).takes_all(plain)
     return bool(kind == target and takes_all and not _has_map(kind))
 
 
@@ -213,7 +214,8 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
     if pt.is_nested(declared) and pt.is_nested(data.type):
         return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)
     try:
-        return _cast(data, kind_of(values_of(declared)).steps(data.type, values_of(declared), target))
+        plain = values_of(declared)
+        return _cast(data, kind_of(plain).steps(data.type, plain, target))
     except (pa.ArrowInvalid, OverflowError) as error:
         raise _InexactError(path, data.type, declared, "") from error
     except pa.ArrowNotImplementedError as error:

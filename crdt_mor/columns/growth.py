@@ -37,13 +37,14 @@ def with_fields_of(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
 def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType:
     if fits(batch, declared):
         return declared
-    if not _has_room(declared, batch):
-        return join_types(declared, batch, column)
 
     def inner(name: str, mine: pa.DataType, its: pa.DataType) -> pa.DataType:
         return grown(mine, its, f"{column}.{name}")
 
-    found = combined(declared, batch, inner, lambda field: field.with_type(without_views(field.type)))
+    def added(field: pa.Field) -> pa.Field:
+        return field.with_type(without_views(field.type))
+
+    found = combined(declared, batch, inner, added) if _has_room(declared, batch) else None
     return found or join_types(declared, batch, column)
 
 

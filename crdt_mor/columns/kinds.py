@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
@@ -29,14 +29,14 @@ TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIME: Final = pa.time64("us")
 """The declared type of a time of day, stored as microseconds since midnight."""
 
-DECIMAL_DIGITS: Final = 38
+_DECIMAL_DIGITS: Final = 38
 _UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 _AS_NUMBER: Final = "cast to an integer, in the column's unit"
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 """A time zone given as an offset from UTC."""
 
 
-ORDERING_DIGITS: Final = (23, 15)
+_ORDERING_DIGITS: Final = (23, 15)
 """Maximal digits before and after the point of a decimal ordering column.
 
 Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23.
@@ -311,8 +311,8 @@ class _Decimals(_Number):
     samples = (pa.decimal32(7, 2), pa.decimal64(15, 2), pa.decimal128(38, 10), pa.decimal256(38, 0))
 
     def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
-        if kind.precision > DECIMAL_DIGITS:
-            raise unsupported(kind, column, f"a decimal has at most {DECIMAL_DIGITS} digits")
+        if kind.precision > _DECIMAL_DIGITS:
+            raise unsupported(kind, column, f"a decimal has at most {_DECIMAL_DIGITS} digits")
         if not 0 <= kind.scale <= kind.precision:
             raise unsupported(kind, column, "the scale of a decimal lies between 0 and its precision")
         return pa.decimal128(kind.precision, kind.scale)
@@ -336,7 +336,7 @@ class _Decimals(_Number):
         return data.cast(pa.string())
 
     def require_ordered(self, stored: pa.DataType, column: str) -> None:
-        before, after = ORDERING_DIGITS
+        before, after = _ORDERING_DIGITS
         if stored.precision - stored.scale > before or stored.scale > after:
             raise InvalidInputError(
                 f"a decimal ordering column may have {before} digits before the point and {after} after it, as Hudi's "
@@ -356,7 +356,7 @@ class _Decimals(_Number):
         return kind if pt.is_decimal128(kind) else pa.string()
 
     def in_json(self, kind: pa.DataType) -> pa.DataType:
-        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= DECIMAL_DIGITS else kind
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= _DECIMAL_DIGITS else kind
 
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
         return super().accepts(given, declared) and not pt.is_floating(given)
@@ -562,7 +562,9 @@ class _Timestamps(Kind):
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         if name not in ("timestamp", "datetime"):
             return None
-        unit, zone, *_ = *(parameters or ["us"]), ""
+        if len(parameters) > 2:
+            raise ValueError(parameters)
+        unit, zone = [*(parameters or ["us"]), ""][:2]
         return pa.timestamp(unit, zone.removeprefix("tz=") or None)
 
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
@@ -660,12 +662,18 @@ def kind_of(kind: pa.DataType) -> Kind:
     return KINDS.get(type_id(kind), UNKNOWN)
 
 
+OF_CLASS: Final[dict[type, Kind]] = {kind.python: kind for kind in FAMILIES if kind.python is not None}
+
+
 def json_text(value: object) -> str:
     """Return the JSON text of a value in Python that JSON lacks."""
-    for family in KINDS.values():
-        if family.python is not None and isinstance(value, family.python):
-            return family.to_json(value)
-    return str(value)
+    family = next((OF_CLASS[one] for one in type(value).__mro__ if one in OF_CLASS), None)
+    return str(value) if family is None else family.to_json(value)
+
+
+def first_answer(ask: Callable[[Kind], pa.DataType | None]) -> pa.DataType | None:
+    """Return the answer of the first family that has one."""
+    return next((answer for kind in dict.fromkeys(KINDS.values()) if (answer := ask(kind)) is not None), None)
 
 
 def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
@@ -705,5 +713,4 @@ def type_named(text: str) -> pa.DataType:
     match = _PARAMETERS.fullmatch(text)
     name, inner = (match[1], match[2]) if match else (text, "")
     parameters = [part.strip() for part in inner.split(",") if part.strip()]
-    found = (family.named(name, parameters) for family in dict.fromkeys(KINDS.values()))
-    return next((kind for kind in found if kind is not None), None) or pa.type_for_alias(text)
+    return first_answer(lambda family: family.named(name, parameters)) or pa.type_for_alias(text)

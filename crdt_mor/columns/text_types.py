@@ -59,7 +59,8 @@ class ColumnTypes:
 
 def csv_type(kind: pa.DataType) -> pa.DataType:
     """Return the type for Arrow's CSV reader: the type itself, or text."""
-    return kind_of(values_of(kind)).in_csv(values_of(kind))
+    plain = values_of(kind)
+    return kind_of(plain).in_csv(plain)
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
@@ -70,7 +71,8 @@ def json_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([inner.with_type(json_type(inner.type)) for inner in kind])
     if is_list(kind):
         return pa.list_(kind.value_field.with_type(json_type(kind.value_type)))
-    return kind_of(values_of(kind)).in_json(values_of(kind))
+    plain = values_of(kind)
+    return kind_of(plain).in_json(plain)
 
 
 def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

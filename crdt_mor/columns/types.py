@@ -86,7 +86,7 @@ def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
 
 def _inner(kind: pa.DataType, column: str) -> pa.DataType:
     declared = declared_type(kind, column)
-    return kind_of(declared).inner(declared.value_type if pt.is_dictionary(declared) else declared)
+    return kind_of(declared).inner(values_of(declared))
 
 
 def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
@@ -138,18 +138,20 @@ def with_leaves(
         return pa.dictionary(kind.index_type, with_leaves(kind.value_type, change), ordered=kind.ordered)
     if pt.is_map(kind):
         return pa.map_(change(kind.key_type), within(kind.item_field), keys_sorted=kind.keys_sorted)
-    if is_list(kind):
-        return lists(kind, within(kind.value_field))
-    return with_inner(kind, within) if pt.is_nested(kind) else change(kind)
+    return with_inner(kind, within, lists) if pt.is_nested(kind) else change(kind)
 
 
-def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+def with_inner(
+    kind: pa.DataType,
+    change: Callable[[pa.Field], pa.Field],
+    lists: Callable[[pa.DataType, pa.Field], pa.DataType] = list_like,
+) -> pa.DataType:
     """Apply `change` to the fields of a struct, or to the field of a map's or list's items."""
     if pt.is_struct(kind):
         return pa.struct([*map(change, kind)])
     if pt.is_map(kind):
         return pa.map_(kind.key_type, change(kind.item_field), keys_sorted=kind.keys_sorted)
-    return list_like(kind, change(kind.value_field)) if is_list(kind) else kind
+    return lists(kind, change(kind.value_field)) if is_list(kind) else kind
 
 
 def combined(

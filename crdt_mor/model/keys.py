@@ -93,7 +93,8 @@ class KeySpec:
                 if name not in declared.names:
                     raise InvalidInputError(f"a {what} column does not exist. column={name} columns={declared.names}")
                 kind = declared.field(name).type
-                family, plain = kind_of(values_of(kind)), values_of(kind)
+                plain = values_of(kind)
+                family = kind_of(plain)
                 if not (family.may_be_partition(plain) if what == "partition" else family.may_be_key(plain)):
                     raise InvalidInputError(
                         f"a {what} column must be a string, an integer or a date: cast it to string. "

@@ -79,3 +79,8 @@ def test_families_share_no_type_and_miss_the_refused_ones() -> None:
     assert len(KINDS) == len({(type_id(sample), family) for family in FAMILIES for sample in family.samples})
     refused = [kind for kind in (arrow_type(row[0]) for row in REFUSED) if not pa.types.is_decimal(kind)]
     assert {kind_of(kind) for kind in refused} == {UNKNOWN}
+
+
+def test_type_name_with_too_many_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="UTC"):
+        type_named("timestamp[us, UTC, junk]")

@@ -15,7 +15,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.columns.kinds import KINDS, Kind, Values, type_id
+from crdt_mor.columns.kinds import KINDS, OF_CLASS, Kind, Values, type_id
 from crdt_mor.columns.types import join_types
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.store import MemoryStore
@@ -62,6 +62,7 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> None:
     family = Durations()
     for sample in family.samples:
         monkeypatch.setitem(KINDS, type_id(sample), family)
+    monkeypatch.setitem(OF_CLASS, timedelta, family)
 
 
 def made(**settings: Any) -> mor.Table:
