@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from crdt_mor.api.commit import commit_computed, commit_overwrite, commit_rows, commit_without_rows
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
-from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of, require_columns
+from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of, plain_source, require_columns
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.statements import (
     WAIT,
@@ -43,10 +43,10 @@ from crdt_mor.write.update import ChangeStatement, DeleteStatement, UpdateStatem
 
 if TYPE_CHECKING:
     from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
-    from crdt_mor.api.update_parts import PartDone, UpdatePart
+    from crdt_mor.api.update_parts import ExecuteParts, PartDone, UpdatePart
     from crdt_mor.errors import CrdtMorError
 
-    ExecuteChanges: TypeAlias = Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]]
+    ExecuteChanges: TypeAlias = ExecuteParts[UpdatePart]
     ExecuteMerges: TypeAlias = Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]]
 
 
@@ -297,7 +297,8 @@ class TableWrites:
         if execute_parts is None:
             plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
         else:
-            plan = move_plan(read_schema(cast(SchemaLike, keys)).empty_table(), partition, config, schema)
+            rows = plain_source(read_schema(cast(SchemaLike, keys)).empty_table())
+            plan = move_plan(rows, partition, config, schema)
             require_columns(plan)
         return self._merge(token, commit_info, milliseconds("wait", wait), parts_max, execute_parts, plan)
 

@@ -98,6 +98,7 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
     for schema, partition, said in (
         (keys.schema, {"n": 1}, "pass the new partition"),
         (pa.schema([("n", pa.int64())]), {"region": "eu"}, r"missing=\['id'\]"),
+        (pa.schema([*keys.schema, *keys.schema]), {"region": "eu"}, "column names of a source must differ"),
     ):
         with pytest.raises(InvalidInputError, match=said):
             many.move(schema, partition=partition, parts=3, execute_parts=elsewhere)
