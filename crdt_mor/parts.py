@@ -1,4 +1,7 @@
-"""Values that pass between the processes of one write or one compaction; all can be pickled. See docs/processes.md."""
+"""Handles for writes and compactions of many processes, and the values that pass between these. See docs/processes.md.
+
+The values can be pickled.
+"""
 
 from crdt_mor.api.job import Jobs, WriteJob
 from crdt_mor.api.maintenance_plans import Plans

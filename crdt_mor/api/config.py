@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from crdt_mor.model import config as engine
 
@@ -35,19 +35,17 @@ class TableConfig:
     buckets: int | None = None
     ordering: str | None = None
     merge: str = "latest"
-    payloads: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    payloads: Mapping[str, str] = field(default_factory=dict, hash=False)
     hudi_version: int = 9
     table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"] = "MERGE_ON_READ"
     local_times: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "payloads", MappingProxyType(dict(self.payloads)))
+
     def __reduce__(self) -> tuple[object, ...]:
         values = (getattr(self, one.name) for one in fields(self))
-        return _made, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
-
-
-def _made(*values: Any) -> TableConfig:
-    frozen: Any = (MappingProxyType(value) if isinstance(value, dict) else value for value in values)
-    return TableConfig(*frozen)
+        return TableConfig, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
 
 def shown(config: engine.TableConfig) -> TableConfig:
@@ -61,7 +59,7 @@ def shown(config: engine.TableConfig) -> TableConfig:
         buckets=config.buckets,
         ordering=merge.ordering,
         merge=merge.summary,
-        payloads=MappingProxyType({name: str(member.payload) for member in merge.columns for name in member.columns}),
+        payloads={name: str(member.payload) for member in merge.columns for name in member.columns},
         hudi_version=config.version,
         table_type=config.table_type,
         local_times=config.local_times,

@@ -11,10 +11,10 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime, from_datetime, parse
 from crdt_mor.model.policies import Policies, milliseconds
-from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
+from crdt_mor.planners import compaction as engine
 
 
-def plan_of(plan: object) -> FrozenPlan:
+def plan_of(plan: object) -> engine.CompactionPlan:
     if not isinstance(plan, CompactionPlan):
         raise InvalidInputError(
             "pass a plan from plans.open() or plans.schedule(), or call compact() without one. "

@@ -14,7 +14,7 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import parse
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
+from crdt_mor.planners import compaction as engine
 from crdt_mor.services import service
 from crdt_mor.services.compaction import compaction
 
@@ -50,7 +50,7 @@ class Plans:
         """Return scheduled plans that are not completed, oldest first."""
         return [self._shown(plan) for plan in service.open_plans(self._session, COMPACT)]
 
-    def _shown(self, plan: FrozenPlan) -> CompactionPlan:
+    def _shown(self, plan: engine.CompactionPlan) -> CompactionPlan:
         """Add the table's payloads, which are pickled with the plan."""
         return plan_shown(replace(plan, payloads=self._session.payloads()))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
-from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
+from crdt_mor.planners import compaction as engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class CompactionPlan:
     file_groups: tuple[FileGroup, ...]
     pending: tuple[InstantTime, ...]
     bytes: int
-    _plan: FrozenPlan = field(repr=False)
+    _plan: engine.CompactionPlan = field(repr=False)
 
     def parts(self) -> list[CompactionPlan]:
         """Split the plan into a part for each file group; only the whole plan can be completed."""
@@ -39,14 +39,14 @@ class CompactionPlan:
 ExecuteParts = Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]]
 
 
-def plan_shown(plan: FrozenPlan) -> CompactionPlan:
+def plan_shown(plan: engine.CompactionPlan) -> CompactionPlan:
     size = sum(group.bytes for group in plan.groups)
     return CompactionPlan(plan.barrier, tuple(plan.file_groups), plan.pending, size, plan)
 
 
 def with_plans_shown(
     execute_parts: ExecuteParts | None,
-) -> Callable[[Sequence[FrozenPlan]], Iterable[list[DataFile] | CrdtMorError]] | None:
+) -> Callable[[Sequence[engine.CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None:
     """Return a function for the engine's parts that calls the user's with views of them."""
     return None if execute_parts is None else lambda parts: execute_parts([plan_shown(part) for part in parts])
 
@@ -86,7 +86,7 @@ class Archived:
     left: int = 0
 
 
-def compacted(plan: FrozenPlan, done: Completion) -> Compacted:
+def compacted(plan: engine.CompactionPlan, done: Completion) -> Compacted:
     made = plan.made(done.files)
     return Compacted(
         plan.barrier,

@@ -29,7 +29,6 @@ from crdt_mor.read.cut import cut_at, sealed_at
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | Point
@@ -157,7 +156,7 @@ class Readable(NotASequence, ABC):
             html_line(f"{self!r}, version {self.version}")
             + html_table(["column", "type", "role"], columns)
             + html_line("head() shows some rows, count() counts all rows.")
-            + ("" if self._session.views.sealed().handed_over == EPOCH else html_line(HANDED_OVER))
+            + ("" if handed_over_since(self._session.views.sealed()) is None else html_line(HANDED_OVER))
         )
 
 

@@ -6,12 +6,11 @@ footer is at the end; their first bytes tell the format. CSV and JSON take the t
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -177,7 +176,8 @@ def content_of(path: Path) -> Content:
         if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
             return _unpacked(path)
         return lambda: pa.OSFile(str(path))
-    everything = _in_arrow(sys.stdin.buffer if path == STDIN else io.BytesIO(path.read_bytes()))
+    with nullcontext(sys.stdin.buffer) if path == STDIN else path.open("rb") as source:
+        everything = _in_arrow(source)
     if not everything.size:
         raise mor.InvalidInputError(f"the input is empty. file={path}")
     return lambda: pa.BufferReader(everything)

@@ -111,11 +111,11 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
     partial: Literal["value", "keep"] | None = None
     for text in texts:
-        by_name, payload = _cut(text)
-        if by_name and ("?" not in by_name or by_name.startswith('"')):
+        names, payload = _cut(text)
+        if names and ("?" not in names or names.startswith('"')):
             if ":" in payload.partition("?")[0]:
                 import_from_here()
-            columns[tuple(split_names(by_name) or ())] = payload
+            columns[tuple(split_names(names) or ())] = payload
             continue
         match = _PARTIAL.fullmatch(text)
         if match is None:

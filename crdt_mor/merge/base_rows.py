@@ -2,7 +2,7 @@
 
     BaseScan      read on demand: the scan drops keys and applies a predicate; each call is a scan
     DecodedBase   all rows in memory, with the positions of touched keys; for merges that must look at touched rows (an
-              ordering column, a partial update), so that the file is decoded once instead of twice
+                  ordering column, a partial update), so that the file is decoded once instead of twice
 
 Both return the rows of given keys, and the rows without given keys.
 """

@@ -127,9 +127,7 @@ def _why_due(slice_: FileSlice, foldable: tuple[DataFile, ...], policies: Polici
 
 
 def _ratio_of(slice_: FileSlice, foldable: tuple[DataFile, ...]) -> float:
-    """Return the ratio of the loose logs' bytes to the slice's other bytes. Without a base file, the largest log counts
-    as the base.
-    """
+    """Return the foldable logs' bytes by the other bytes. Without a base file, the largest log is the base."""
     size = sum(log.size for log in foldable)
     settled = sum(file.size for file in slice_.files) - size
     if slice_.base is None:

@@ -73,7 +73,7 @@ def new_value(
             expression = value if isinstance(value, pl.Expr) else _literal(value, kind)
         if expression.meta.has_multiple_outputs():
             raise InvalidInputError(f"a {what} must be a single expression; this expands to several columns. {which}")
-        unknown = [root for root in dict.fromkeys(columns_in(expression)) if root not in columns]
+        unknown = [root for root in columns_in(expression) if root not in columns]
         if unknown:
             raise InvalidInputError(
                 f"a {what} names unknown columns{_meant(unknown, columns, schema)}; put a text value in "

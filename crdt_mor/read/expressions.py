@@ -22,8 +22,8 @@ Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
 
 
 def columns_in(expression: pl.Expr) -> list[str]:
-    """Return an expression's columns, with repetitions, but without the unnamed `pl.element()`."""
-    return [name for name in expression.meta.root_names() if name]
+    """Return an expression's columns, each once, without the unnamed `pl.element()`."""
+    return [name for name in dict.fromkeys(expression.meta.root_names()) if name]
 
 
 def conjuncts(condition: pl.Expr) -> list[pl.Expr]:

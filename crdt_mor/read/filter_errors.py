@@ -83,7 +83,7 @@ def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr
     hint += schema.meant(unknown)
     return InvalidInputError(
         f"the filter names unknown columns; the table has {schema.declared.names[:_SHOWN]}{hint}. "
-        f"unknown={[*dict.fromkeys(unknown)]}"
+        f"unknown={list(unknown)}"
     )
 
 

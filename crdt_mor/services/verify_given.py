@@ -30,8 +30,8 @@ def as_unreadable(session: Session) -> Iterator[None]:
 
 
 def read_object(session: Session, path: str) -> bytes | None:
-    """Return an object, or None if absent. Raise `NotGivenError` if two reads fail."""
-    return twice(session, lambda: surely(session.store, path, session.store.read))
+    """Return an object, or None if absent. Raise `UnreadableObjectError` if two reads fail."""
+    return read_decoded(session, path, lambda data, _: data)
 
 
 def read_decoded(session: Session, path: str, decode: Callable[[bytes, str], T]) -> T | None:

@@ -68,7 +68,7 @@ def new_values(
 def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.DataType | None, key: KeyOf) -> pl.Series:
     if expression.meta.is_column():
         return frame[expression.meta.output_name()].alias(name)
-    roots = dict.fromkeys(columns_in(expression))
+    roots = columns_in(expression)
     wide = frame.with_columns(pl.col(root).cast(_with(frame.schema[root], pl.Int64())) for root in roots)
     steps = _Steps(wide, name, expression, key)
     tree = tree_of(expression)
@@ -123,7 +123,7 @@ class _Steps:
         """Return the column of an expression that cannot be split into steps."""
         made = self._made(expression, is_constant=False)
         if ".python_udf(" not in str(expression):
-            self._refuse_overflow(expression, "", [*dict.fromkeys(columns_in(expression))], made, None)
+            self._refuse_overflow(expression, "", columns_in(expression), made, None)
         return made
 
     def fitting(self, made: str, kind: pl.DataType | None) -> pl.Series:

@@ -78,15 +78,15 @@ def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) 
 
 def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
     """Return the operation. In Spark only a batch's mode decides whether it replaces rows."""
-    arguments = settings.get("operation")
-    if overwrite and arguments not in (None, "overwrite"):
+    operation = settings.get("operation")
+    if overwrite and operation not in (None, "overwrite"):
         raise mor.InvalidInputError(
             'mode("overwrite") replaces rows: leave the option operation out, or use mode("append") to write or delete '
-            f"rows by key. operation={arguments!r}"
+            f"rows by key. operation={operation!r}"
         )
-    if arguments == "overwrite" and not overwrite:
+    if operation == "overwrite" and not overwrite:
         raise mor.InvalidInputError('to replace rows say mode("overwrite"), and leave the option operation out')
-    return "overwrite" if overwrite else arguments or "upsert"
+    return "overwrite" if overwrite else operation or "upsert"
 
 
 def _partitions(settings: Mapping[str, str], overwrite: bool) -> Partitions:
