@@ -24,12 +24,9 @@ from random import Random
 from typing import ClassVar
 
 from crdt_mor import SnapshotExpiredError, Table
-from crdt_mor.log.paths import POSTS, post_in
 from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.names import TimelineFileName, data_file_name
-from crdt_mor.model.posts import WINDOW
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import TEMP_PREFIX, LocalStore
 from crdt_mor.store.paths import TEMP_FOLDER
 from tests import waiting
@@ -135,7 +132,7 @@ def run(folder: Path, seconds: float, seed: int, processes: Mapping[str, int] = 
         require_alive(scene)
     finally:
         scene.end()
-    close_posts(scene)
+    scene.close_posts()
     found = scene.check(scene.writers())
     did = Counter(line[0] for name in names for line in scene.log(name))
     before = sum(file.stat().st_size for file in scene.path.rglob("*") if file.is_file())
@@ -143,20 +140,6 @@ def run(folder: Path, seconds: float, seed: int, processes: Mapping[str, int] = 
     assert found == scene.check(scene.writers())
     scene.check_hudi_rs()
     return Ended(len(found), kills, dict(did), before, measured(scene))
-
-
-def close_posts(scene: Scene) -> None:
-    """Publish until no post of the dead is open: events take along what versions have passed."""
-    session = session_of(scene.table)
-
-    def event(tail: Timeline, wall_ms: int) -> Timeline:
-        return tail.decide(f"{tail.version:032}", wall_ms)
-
-    for _ in range(WINDOW + 1):
-        session.run(session.publisher.publish(event, session.tail()))
-    value = session.tail()
-    names = [post_in(stat.path) for stat in session.store.list(POSTS)]
-    assert not [name for name in names if name is not None and value.may_take(name)]
 
 
 def require_alive(scene: Scene) -> None:

@@ -37,10 +37,9 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
     acks = [line for name in names for line in scene.log(name) if line[0] == "ack"]
     check_moments(acks)
     commits_in_order = sorted({(int(line[4]), line[3]) for line in acks})
-    assert len({version for version, _ in commits_in_order}) == len(commits_in_order), "a version has one commit"
     times = [completed for _, completed in commits_in_order]
-    assert times == sorted(set(times)), "completion times grow with every version"
-    shared = [writers for writers in Counter(line[4] for line in acks).values() if writers > 1]
+    assert times == sorted(set(times)), "completion times grow with the versions"
+    shared = [writers for writers in Counter(line[3] for line in acks).values() if writers > 1]
     assert sorted(scene.groups()) == sorted(shared), "each member of a group was told of it"
     scene.check_at_rest(names)
 
@@ -118,6 +117,7 @@ def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_ot
     did = {line[0] for name in keepers for line in scene.log(name)}
     assert {"compaction", "clean"} <= did, "each had its turn"
     scene.end()
+    scene.close_posts()
     before = scene.check(writers)
     scene.give_up_the_dead()
     scene.table.set_properties({"crdt_mor.compaction.log_files": "1", "crdt_mor.readers": "0s"})

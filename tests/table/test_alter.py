@@ -255,9 +255,13 @@ PRICED: dict[str, Any] = {"merge": {("n", "price"): LatestBy("n")}}
 
 @pytest.mark.costly
 @pytest.mark.parametrize(
-    "merge", [PRICED["merge"], PartialUpdate(columns=PRICED["merge"])], ids=["whole rows", "partial updates"]
+    ("merge", "rule"),
+    [(PRICED["merge"], "latest"), (PartialUpdate(columns=PRICED["merge"]), "partial_update/1?nulls=value")],
+    ids=["whole rows", "partial updates"],
 )
-def test_columns_that_one_payload_decides_together_are_renamed(places: Callable[[str], Place], merge: Any) -> None:
+def test_columns_that_one_payload_decides_together_are_renamed(
+    places: Callable[[str], Place], merge: Any, rule: str
+) -> None:
     """Its parameters go on naming the columns that they named, whatever these are called."""
     place, to = places("old"), places("new")
     table = place.create(schema=frame().schema, key="id", merge=merge)
@@ -268,7 +272,7 @@ def test_columns_that_one_payload_decides_together_are_renamed(places: Callable[
         columns = ["id", "region", "price at", "n"]
         table.upsert(frame(("a", "eu", 1, 9.5)).rename_columns(columns))
     assert values(table) == [("a", "eu", 2, 1.5), ("b", "us", 6, 3.5)]
-    assert table.config.merge == "latest ((price at, n): latest_by/1(by=n))"
+    assert table.config.merge == f"{rule} ((price at, n): latest_by/1(by=n))"
     table.update({"n": "n * 10", "price at": '"price at" + 1'}, where="id = 'a'")
     with pytest.raises(InvalidInputError, match=r"would not show the new value.*\['price at', 'n'\]"):
         table.update({"price at": '"price at" - 1'})

@@ -82,7 +82,7 @@ def nulled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 ASKED: dict[str, dict[str, Any]] = {
     "keys": {"keys": [ADA]},
     "frame": {"data": pl.DataFrame({"id": [ADA], "day": ["mon"]})},
-    "filter": {"filter": pl.col("email").str.starts_with(SECRET)},
+    "filter": {"where": pl.col("email").str.starts_with(SECRET)},
 }
 
 
