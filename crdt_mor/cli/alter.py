@@ -39,16 +39,9 @@ def alter(
         comment=dict(_comment(text) for text in comment or ()),
         commit_info=commit_info(message, info),
     )
-    if output is Output.json:
-        render.document(
-            {
-                "version": table.version,
-                "columns": {field.name: str(field.type) for field in table.schema},
-                "comments": dict(table.comments),
-            }
-        )
-    else:
-        render.note(f"the columns are {', '.join(table.schema.names)}: version {table.version}")
+    columns = {field.name: str(field.type) for field in table.schema}
+    shown = {"version": table.version, "columns": columns, "comments": dict(table.comments)}
+    render.result(output, shown, f"the columns are {', '.join(columns)}: version {table.version}")
 
 
 def _comment(text: str) -> tuple[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -26,9 +25,6 @@ def archive(
     Example: crdt-mor archive events
     """
     done = inputs.opened(uri).maintenance.archive(keep_commits=keep_commits)
-    if output is Output.json:
-        render.document(asdict(done))
-    else:
-        until = f", up to {done.until}" if done.until else ""
-        left = f"; {done.left:,} files could not be removed, and the next sweep tries again" if done.left else ""
-        render.note(f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")
+    until = f", up to {done.until}" if done.until else ""
+    left = f"; {done.left:,} files could not be removed, and the next sweep tries again" if done.left else ""
+    render.result(output, done, f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")

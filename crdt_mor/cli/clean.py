@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -36,7 +35,4 @@ def clean(
         readers=None if readers is None else inputs.duration(readers, "--readers"),
         dry_run=dry_run,
     )
-    if output is Output.json:
-        render.document(asdict(done))
-        return
-    render.note(str(done))
+    render.result(output, done)

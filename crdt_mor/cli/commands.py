@@ -113,11 +113,9 @@ def create(
         cluster_by=inputs.split_names(cluster_by) or (), cluster_order=cluster_order.value,
         compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
-    if output is Output.json:
-        render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge})
-    else:
-        what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
-        render.note(f"created {uri}: {what}")
+    made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
+    what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
+    render.result(output, made, f"created {uri}: {what}")
 
 
 def cat(
@@ -316,23 +314,12 @@ def compact(
         chosen["rewrite"] = rewrite.value
     if plan_only:
         plan = maintenance.plans.schedule(**chosen)
-        if output is Output.json:
-            render.document(
-                {
-                    "plan": plan
-                    and {"barrier": plan.barrier, "file_groups": len(plan.file_groups), "pending": plan.pending}
-                }
-            )
-        else:
-            render.note(f"scheduled {plan}" if plan else "nothing to compact")
+        shown = plan and {"barrier": plan.barrier, "file_groups": len(plan.file_groups), "pending": plan.pending}
+        render.result(output, {"plan": shown}, f"scheduled {plan}" if plan else "nothing to compact")
         return
     done = maintenance.compact(**chosen)
-    if output is Output.json:
-        render.document({"compactions": [asdict(compacted) for compacted in done]})
-    elif not done:
-        render.note("nothing to compact")
-    for compacted in done if output is Output.text else ():
-        render.note(_compacted(compacted))
+    text = "\n".join(map(_compacted, done)) or "nothing to compact"
+    render.result(output, {"compactions": [asdict(compacted) for compacted in done]}, text)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -33,33 +30,13 @@ def copy(
 
     Example: crdt-mor copy events backup/events --update
     """
-    with _bar() as tell:
+    with render.bar("copying", "Download") as move:
+
+        def tell(now: mor.results.CopyProgress) -> None:
+            objects = f"{now.objects:,} of {now.of_objects:,} objects"
+            move(total=now.of_bytes, completed=now.bytes, said=objects)
+
         done = inputs.opened(uri, to).copy(
             to, update=update, verify=verify, on_progress=tell, storage_options=inputs.storage_of(to, uri)
         )
-    if output is Output.json:
-        render.document(asdict(done))
-    else:
-        render.note(str(done))
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[mor.results.CopyProgress], None] | None]:
-    console = render.stderr()
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("copying"), BarColumn(), TextColumn("{task.fields[objects]} objects,"), DownloadColumn(),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
-        line = bars.add_task("", total=None, objects="")
-
-        def tell(now: mor.results.CopyProgress) -> None:
-            objects = f"{now.objects:,} of {now.of_objects:,}"
-            bars.update(line, total=now.of_bytes, completed=now.bytes, objects=objects)
-
-        yield tell
+    render.result(output, done)

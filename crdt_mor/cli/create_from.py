@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -77,7 +75,13 @@ def create_from(
         source = mor.read_files(
             sources, delimiter=how.delimiter, encoding=how.encoding, storage_options=inputs.storage()
         )
-    with _bar() as show:
+    with render.bar("reading") as move:
+
+        def show(now: mor.results.LoadProgress) -> None:
+            of_all = "" if now.total is None else f" of {now.total:,}"
+            doing = "reading" if now.phase == "read" else "writing"
+            move(description=doing, total=now.total, completed=now.rows, said=f"{now.rows:,}{of_all} rows")
+
         table = mor.Table.create_from(
             uri, source, key=inputs.split_names(key) or [],
             schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
@@ -89,31 +93,7 @@ def create_from(
         )  # fmt: skip
     files = table.inspect.files()
     rows, size = sum(files["rows"].to_pylist()), sum(files["bytes"].to_pylist())
-    if output is Output.json:
-        made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
-        render.document(made | {"rows": rows, "files": len(files), "bytes": size})
-        return
+    made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
     what = f"{rows:,} rows in {len(files):,} files, {words_of_bytes(size)}"
-    render.note(f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge}")
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[mor.results.LoadProgress], None] | None]:
-    console = render.stderr()
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        line = progress.add_task("reading", total=None, rows="")
-
-        def show(now: mor.results.LoadProgress) -> None:
-            of_all = "" if now.total is None else f" of {now.total:,}"
-            doing = "reading" if now.phase == "read" else "writing"
-            progress.update(
-                line, description=doing, total=now.total, completed=now.rows, rows=f"{now.rows:,}{of_all} rows"
-            )
-
-        yield show
+    text = f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge}"
+    render.result(output, made | {"rows": rows, "files": len(files), "bytes": size}, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
@@ -61,10 +60,7 @@ def erase(
     if not yes:
         _ask(table, where, 0 if rows is None else len(rows), named)
     erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience)
-    if output is Output.json:
-        render.document(asdict(erased))
-    else:
-        render.note(str(erased))
+    render.result(output, erased)
 
 
 def _ask(table: mor.Table, where: str | None, keys: int, columns: list[str] | None) -> None:

@@ -17,10 +17,8 @@ def handover(uri: Uri, output: Form = Output.text) -> None:
     Example: crdt-mor handover events
     """
     inputs.opened(uri).maintenance.handover()
-    if output is Output.json:
-        render.document({"handed_over": True})
-    else:
-        render.note("handed over: Hudi's writers may write the table, until crdt-mor takeback")
+    text = "handed over: Hudi's writers may write the table, until crdt-mor takeback"
+    render.result(output, {"handed_over": True}, text)
 
 
 def takeback(uri: Uri, output: Form = Output.text) -> None:
@@ -31,12 +29,10 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     table = inputs.opened(uri)
     is_theirs = table.inspect.handed_over() is not None
     commits = table.maintenance.takeback()
-    if output is Output.json:
-        render.document({"handed_over": False, "commits": commits})
-    elif not is_theirs:
-        render.note("nothing to take back: the table is not handed over")
-    else:
-        render.note(f"taken back, with {plural(commits, 'commit', ',')} of Hudi's")
+    text = f"taken back, with {plural(commits, 'commit', ',')} of Hudi's"
+    if not is_theirs:
+        text = "nothing to take back: the table is not handed over"
+    render.result(output, {"handed_over": False, "commits": commits}, text)
 
 
 def handed_over_text(table: mor.Table) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -121,22 +121,17 @@ def progress(console: Console) -> AbstractContextManager[object]:
 
 @contextmanager
 def _bars(console: Console) -> Iterator[None]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("parts, {task.fields[size]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    tasks: dict[str, TaskID] = {}
+    tasks: dict[str, Any] = {}  # by barrier
     written: dict[str, int] = {}
-    with Progress(*columns, console=console, transient=True) as bars:
+    with render.bars(console, "MofNComplete") as bars:
 
         def show(event: mor.observing.Event) -> None:
             if isinstance(event, mor.observing.PartEvent):
                 if event.barrier not in tasks:
-                    tasks[event.barrier] = bars.add_task(event.action, total=event.parts, size="")
+                    tasks[event.barrier] = bars.add_task(event.action, total=event.parts, said="")
                 written[event.barrier] = written.get(event.barrier, 0) + event.bytes
-                bars.update(tasks[event.barrier], advance=1, size=words_of_bytes(written[event.barrier]))
+                said = f"parts, {words_of_bytes(written[event.barrier])}"
+                bars.update(tasks[event.barrier], advance=1, said=said)
 
         with mor.observe(show):
             yield

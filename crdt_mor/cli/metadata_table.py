@@ -13,7 +13,5 @@ def drop_metadata_table(uri: Uri, output: FormOfUpkeep = Output.text) -> None:
     Example: crdt-mor drop-metadata-table events
     """
     removed = inputs.opened(uri).maintenance.drop_metadata_table()
-    if output is Output.json:
-        render.document({"files": removed})
-    else:
-        render.note(f"removed {removed:,} files: Hudi's readers list the table's folders from now on")
+    text = f"removed {removed:,} files: Hudi's readers list the table's folders from now on"
+    render.result(output, {"files": removed}, text)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
 import typer
-from rich.console import Console
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
@@ -71,10 +70,7 @@ def migrate(
             on_progress=tell,
             storage_options=inputs.storage(),
         )
-    if output is Output.json:
-        render.document({**asdict(done), "turned_away": done.turned_away / timedelta(seconds=1)})
-    else:
-        render.note(str(done))
+    render.result(output, asdict(done) | {"turned_away": done.turned_away / timedelta(seconds=1)}, str(done))
 
 
 def cancel_migration(
@@ -89,10 +85,8 @@ def cancel_migration(
     Example: crdt-mor cancel-migration events
     """
     found = inputs.opened(uri).maintenance.cancel_migration(storage_options=inputs.storage(), removed=removed)
-    if output is Output.json:
-        render.document({"cancelled": found})
-    else:
-        render.note("the migration is cancelled, and the table takes writes" if found else "no migration is running")
+    text = "the migration is cancelled, and the table takes writes" if found else "no migration is running"
+    render.result(output, {"cancelled": found}, text)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -105,11 +99,18 @@ _WORDS: Final = {
 }
 
 
-def _telling(output: Output) -> AbstractContextManager[Tell]:
+@contextmanager
+def _telling(output: Output) -> Iterator[Tell]:
     if output is Output.json:
-        return nullcontext(lambda progress: render.note_document({"progress": asdict(progress)}))
-    console = render.stderr()
-    return _bar(console) if console.is_terminal else nullcontext(_Lines())
+        yield lambda progress: render.note_document({"progress": asdict(progress)})
+        return
+    with render.bar(_WORDS["copy"], "MofNComplete") as move:
+
+        def tell(now: mor.results.MigrationProgress) -> None:
+            said = f"parts, {now.rows:,} rows"
+            move(description=_WORDS[now.phase], total=now.parts or None, completed=now.done, said=said)
+
+        yield tell if render.stderr().is_terminal else _Lines()
 
 
 class _Lines:
@@ -120,26 +121,3 @@ class _Lines:
         if progress.phase not in (self._phase, "opened"):
             self._phase = progress.phase
             render.note(_WORDS[progress.phase])
-
-
-@contextmanager
-def _bar(console: Console) -> Iterator[Tell]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("parts, {task.fields[rows]} rows"), TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(_WORDS["copy"], total=None, rows=0)
-
-        def tell(progress: mor.results.MigrationProgress) -> None:
-            bars.update(
-                task,
-                description=_WORDS[progress.phase],
-                total=progress.parts or None,
-                completed=progress.done,
-                rows=f"{progress.rows:,}",
-            )
-
-        yield tell

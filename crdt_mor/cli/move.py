@@ -14,6 +14,7 @@ from crdt_mor.cli.options import Form, Uri, Wait
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Token
+from crdt_mor.model.policies import plural
 
 
 def move(
@@ -53,12 +54,10 @@ def move(
         rows, partition=to, wait=inputs.duration(wait, "--wait"), token=inputs.token(token),
         commit_info=commit_info(message, info),
     )  # fmt: skip
-    if output is Output.json:
-        render.document({"version": done.version, "moved": done.updated, "repeated": done.repeated})
-    elif done.repeated:
-        render.note("nothing was written: this token was used before")
-    else:
-        render.note(f"version {done.version}: moved {done.updated:,} {'row' if done.updated == 1 else 'rows'}")
+    text = f"version {done.version}: moved {plural(done.updated, 'row', ',')}"
+    if done.repeated:
+        text = "nothing was written: this token was used before"
+    render.result(output, {"version": done.version, "moved": done.updated, "repeated": done.repeated}, text)
 
 
 def _value(text: str) -> str | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rich import box
 from rich.cells import cell_len
@@ -19,6 +22,8 @@ from rich.text import Text
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from crdt_mor.columns import kinds
 else:
     kinds = Late("crdt_mor.columns.kinds")
@@ -64,6 +69,14 @@ def document(value: object) -> None:
     sys.stdout.write(as_json(value, indent=2) + "\n")
 
 
+def result(output: Output, done: Any, text: str | None = None) -> None:
+    """Print what a command did: a document for programs, a note for people. A dataclass brings its own text."""
+    if output is Output.json:
+        document(done if isinstance(done, Mapping) else asdict(done))
+    else:
+        note(str(done) if text is None else text)
+
+
 def note_document(value: object) -> None:
     sys.stderr.write(as_json(value) + "\n")
 
@@ -71,6 +84,30 @@ def note_document(value: object) -> None:
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
     for row in rows:
         sys.stdout.write(as_json(row) + "\n")
+
+
+Amount = Literal["MofNComplete", "Download"]
+"""A column of rich with the amount done: of parts, or of bytes."""
+
+
+@contextmanager
+def bar(doing: str, *amount: Amount) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal. Yields the function that moves the bar: total, completed, and `said` behind."""
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda **_: None
+        return
+    with bars(console, *amount) as shown:
+        yield partial(shown.update, shown.add_task(doing, total=None, said=""))
+
+
+def bars(console: Console, *amount: Amount) -> Progress:
+    from rich import progress
+
+    columns = [getattr(progress, f"{name}Column")() for name in amount]
+    begin, end = progress.TextColumn("{task.description}"), progress.TextColumn("{task.fields[said]}")
+    every = begin, progress.BarColumn(), *columns, end, progress.TimeElapsedColumn()
+    return progress.Progress(*every, console=console, transient=True)
 
 
 def facts(pairs: Mapping[str, object]) -> None:

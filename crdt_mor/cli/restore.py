@@ -27,10 +27,7 @@ def savepoint(
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
     """
     made = inputs.opened(uri).maintenance.savepoint(name, comment=comment)
-    if output is Output.json:
-        render.document(asdict(made))
-    else:
-        render.note(f"{made.name}: all commits by {made.at}")
+    render.result(output, made, f"{made.name}: all commits by {made.at}")
 
 
 def savepoints(uri: Uri, output: Form = Output.text) -> None:
@@ -53,10 +50,7 @@ def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
     Example: crdt-mor drop-savepoint events before-backfill
     """
     inputs.opened(uri).maintenance.drop_savepoint(name)
-    if output is Output.json:
-        render.document({"dropped": name})
-    else:
-        render.note(f"the savepoint {name} is dropped")
+    render.result(output, {"dropped": name}, f"the savepoint {name} is dropped")
 
 
 def restore(
@@ -92,7 +86,7 @@ def restore(
             render.note("nothing was restored")
             raise typer.Exit(1)
     done = table.maintenance.restore(point)
-    render.document(asdict(done)) if output is Output.json else render.note(str(done))
+    render.result(output, done)
 
 
 def _say(table: mor.Table, would: mor.results.Restored) -> None:

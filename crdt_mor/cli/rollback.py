@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -31,7 +30,7 @@ def rollback(
     if found is not None:
         typer.confirm(f"{found}\nRoll it back?", abort=True, err=True)
     done = table.maintenance.roll_back(instant)
-    render.document(asdict(done)) if output is Output.json else render.note(str(done))
+    render.result(output, done)
 
 
 def _what_is_open(table: mor.Table, instant: str) -> str | None:

@@ -31,7 +31,7 @@ def verify(
     Example: crdt-mor verify events
     """
     try:
-        with _bar() as show:
+        with _shown() as show:
             found = inputs.opened(uri).verify(deep=deep, on_progress=show)
     except (mor.errors.FormatError, mor.errors.TableReplacedError) as error:  # too damaged to open
         failures.report(error, "verify", json=output is Output.json, debug=False)
@@ -57,7 +57,7 @@ def repair(
     Example: crdt-mor repair events --from backup/events
     """
     table = inputs.opened(uri, source)
-    with _bar() as show:
+    with _shown() as show:
         done = table.maintenance.repair(inputs.opened(source, uri), on_progress=show)
     if output is Output.json:
         render.document({**asdict(done), "sound": done.is_sound})
@@ -94,21 +94,10 @@ def _say(found: mor.results.Verification) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[mor.results.VerifyProgress], None] | None]:
-    console = render.stderr()
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TextColumn("file groups, {task.fields[size]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
-        line = progress.add_task("", total=None, size="")
+def _shown() -> Iterator[Callable[[mor.results.VerifyProgress], None]]:
+    with render.bar("verifying", "MofNComplete") as move:
 
         def show(now: mor.results.VerifyProgress) -> None:
-            progress.update(line, total=now.of, completed=now.file_groups, size=words_of_bytes(now.bytes))
+            move(total=now.of, completed=now.file_groups, said=f"file groups, {words_of_bytes(now.bytes)}")
 
         yield show
