@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from crdt_mor import StorageUnavailableError
 from crdt_mor.store import LocalStore, MemoryStore, Store
-from crdt_mor.testing.faults import DelegatingStore
+from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
 from tests.tiers import slow
 
 T = TypeVar("T")
@@ -63,6 +63,11 @@ class ScriptedStore(WatchedStore):
         return answer
 
 
+def as_it_is(operation: str, path: str, call: Callable[[], Any]) -> Any:
+    """A script that changes nothing."""
+    return call()
+
+
 def refusing(
     *operations: str,
     of: Callable[[str], bool] = lambda path: True,
@@ -83,14 +88,59 @@ def answering(operation: str, answer: Callable[[Any], object]) -> Script:
     return lambda asked, path, call: answer(call()) if asked == operation else call()
 
 
-def first(operation: str, of: Callable[[str], bool], act: Callable[[], object]) -> Script:
-    """A script that acts once, before the first such operation on such a path."""
-    acted: list[str] = []
+def first(
+    operation: str, of: Callable[[str], bool], act: Callable[[], object], *, skipped: int = 0, after: bool = False
+) -> Script:
+    """A script that acts once, before or `after` the first such operation on such a path that is not `skipped`.
+
+    What `act` raises is the answer of the store.
+    """
+    seen: list[str] = []
 
     def script(asked: str, path: str, call: Callable[[], Any]) -> Any:
-        if asked == operation and not acted and of(path):
-            acted.append(path)
+        if asked != operation or len(seen) > skipped or not of(path):
+            return call()
+        seen.append(path)
+        if len(seen) <= skipped:
+            return call()
+        if not after:
             act()
-        return call()
+            return call()
+        answer = call()
+        act()
+        return answer
 
     return script
+
+
+class Dying:
+    """A script of a process that dies at one of its operations, on whichever store, and then does nothing more.
+
+    counts: whether an operation of a path is counted. at: the one at which it dies, from 1; before it, or `after` it.
+    meanwhile: what others do before that, while the process is frozen; gets the path.
+    """
+
+    def __init__(
+        self,
+        counts: Callable[[str, str], bool] = lambda operation, path: operation in CHANGES,
+        at: int = 1,
+        *,
+        after: bool = False,
+        meanwhile: Callable[[str], object] = lambda path: None,
+    ) -> None:
+        self._counts, self._left, self._after, self._meanwhile = counts, at, after, meanwhile
+        self.died_at = ""
+
+    def __call__(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if self.died_at:
+            raise ProcessDied
+        if not self._counts(operation, path):
+            return call()
+        self._left -= 1
+        if self._left:
+            return call()
+        self._meanwhile(path)
+        if self._after:
+            call()
+        self.died_at = path
+        raise ProcessDied

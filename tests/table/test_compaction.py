@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -16,10 +16,10 @@ from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compaction
 from crdt_mor.store import MemoryStore
-from crdt_mor.store.protocol import Content, Durable, Store
-from crdt_mor.testing.faults import DelegatingStore
+from crdt_mor.store.protocol import Store
 from crdt_mor.write.log_files import put_chunks
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, first
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import SCHEMA, Make, Place, data_files, files, frame, rows
 from tests.tiers import only
@@ -287,38 +287,35 @@ def test_partitions_are_compacted_each_by_itself(make: Make, place: Place) -> No
     assert {str(Path(name).parent) for name in data_files(place)} == {"region=eu", "region=us"}
 
 
-class Silent(DelegatingStore):
+def silent(store: Store, no_reply: Mock, lands: bool) -> ScriptedStore:
     """A store that puts a data file, or not, and loses the reply; from then on it answers."""
 
-    def __init__(self, store: Store, lands: bool) -> None:
-        super().__init__(store)
-        self._lands, self.lost = lands, ""
+    def is_staged(path: str) -> bool:
+        return data_file_name(path) is not None or (path.startswith(STAGED) and not path.endswith(TICKET))
 
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        is_staged = data_file_name(path) is not None or (path.startswith(STAGED) and not path.endswith(TICKET))
-        if self.lost or not is_staged:
-            return super().put(path, data, durable=durable, after=after)
-        self.lost = path
-        if self._lands:
-            super().put(path, data, durable=durable, after=after)
-        raise CommitUnknownError(f"no reply. put={path}")
+    return ScriptedStore(store, first("put", is_staged, no_reply, after=lands))
+
+
+@pytest.fixture
+def no_reply() -> Mock:
+    return Mock(side_effect=CommitUnknownError("no reply"))
 
 
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("logs_only", [False, True], ids=["full", "of logs"])
 def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
-    simulated: Simulated, logs_only: bool, lands: bool
+    simulated: Simulated, no_reply: Mock, logs_only: bool, lands: bool
 ) -> None:
     table = simulated.create(SCHEMA, key="id", buckets=1)
     table.upsert(frame(("a", "x", 1)))
     table.maintenance.compact()
     for n in range(3):
         table.upsert(frame(("a", "x", n)))
-    store = Silent(simulated.store, lands)
+    store = silent(simulated.store, no_reply, lands)
     other = Table.open("simulated", store=store, environment=simulated.environment)
     with pytest.raises(StorageUnavailableError, match=r"nothing was published, .*Try again\. cause="):
         other.maintenance.compact(logs_only=logs_only)
-    assert store.lost
+    assert no_reply.called
     assert other.maintenance.compact()
     assert other.maintenance.plans.open() == []
     assert rows(table, "id", "n") == rows(other, "id", "n") == [("a", 2)]
@@ -326,13 +323,15 @@ def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
 
 @pytest.mark.parametrize("lands", [False, True])
 @pytest.mark.parametrize("operation", ["upsert", "overwrite"])
-def test_so_it_does_to_a_task_of_a_job_which_is_run_again(simulated: Simulated, operation: Any, lands: bool) -> None:
+def test_so_it_does_to_a_task_of_a_job_which_is_run_again(
+    simulated: Simulated, no_reply: Mock, operation: Any, lands: bool
+) -> None:
     table = simulated.create(SCHEMA, key="id", buckets=1)
-    store = Silent(simulated.store, lands)
+    store = silent(simulated.store, no_reply, lands)
     job = Table.open("simulated", store=store, environment=simulated.environment).jobs.plan(operation, SCHEMA)
     with pytest.raises(StorageUnavailableError, match=r"nothing was published, .*Try again\. cause="):
         job.stage(frame(("a", "x", 1)), task=0, environment=simulated.environment)
-    assert store.lost
+    assert no_reply.called
     receipt = job.stage(frame(("a", "x", 2)), task=0, environment=simulated.environment)
     table.jobs.complete(job, [receipt])
     assert rows(table, "id", "n") == [("a", 2)]

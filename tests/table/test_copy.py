@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -18,15 +18,13 @@ from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.results import Copied, CopyProgress
 from crdt_mor.store import LocalStore, MemoryStore, Store, across, objects
 from crdt_mor.store.paths import in_hoodie
-from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of
 from tests.simulated import Simulated
-from tests.stores import WatchedStore
+from tests.stores import ScriptedStore, WatchedStore, first
 from tests.table.helpers import Place
 from tests.table.version_six import VersionSix
 from tests.tiers import slow
 
-T = TypeVar("T")
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 
 
@@ -201,14 +199,9 @@ def test_what_is_written_to_a_copy_while_objects_are_copied_keeps_hudi_from_bein
     table.maintenance.compact()
     copy, wrote = opened(table, target), list[Commit]()
 
-    class Interrupted(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            if operation == "make_durable" and not in_hoodie(path) and not wrote:
-                wrote.append(copy.upsert(rows(9)))
-            return call()
-
+    write = first("make_durable", lambda path: not in_hoodie(path), lambda: wrote.append(copy.upsert(rows(9))))
     with pytest.raises(InvalidInputError, match="its own commits"):
-        table.copy("c", update=True, store=Interrupted(target))
+        table.copy("c", update=True, store=ScriptedStore(target, write))
     of_the_copy = copy.inspect.timeline()["requested_at"].to_pylist()
     told = [stat.path.rpartition("/")[2] for stat in target.list(".hoodie/timeline") if stat.path.endswith("commit")]
     assert sorted(name.partition("_")[0] for name in told) == sorted(of_the_copy)

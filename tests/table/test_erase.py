@@ -5,7 +5,7 @@ Parquet is written without compression here, so that what a file says can be fou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count, product
@@ -23,7 +23,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.services import erasure, service
-from crdt_mor.store.protocol import Durable, Store
+from crdt_mor.store.protocol import Store
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, session_of, tail_of
@@ -315,14 +315,12 @@ def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -
     reading = world.opened(world.place.store)
     held: list[Any] = []
 
-    class BeforeTheClean(InterruptedStore):
-        def put(self, path: str, data: Any, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-            if "/plans/" in path and not held:
-                held.append(reading.transaction())
-                held[0].__enter__()
-            return super().put(path, data, durable=durable, after=after)
+    def begin() -> None:
+        held.append(reading.transaction())
+        held[0].__enter__()
 
-    erasing = world.opened(BeforeTheClean(world.place.store))
+    before_the_clean = first("put", lambda path: "/plans/" in path, begin)
+    erasing = world.opened(ScriptedStore(world.place.store, before_the_clean))
     with pytest.raises(ErasureUnfinishedError, match="may be reading them"):
         erasing.maintenance.erase(keys=KEY)
     assert len(held[0].scan().to_arrow()) in (len(OTHERS), len(OTHERS) + 1)

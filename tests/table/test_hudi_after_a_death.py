@@ -26,12 +26,12 @@ from crdt_mor.hudi.records import claim_record
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import data_file_name
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.testing.faults import DelegatingStore, ProcessDied
+from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
 from tests.inside import look_for_hudi, run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.foreign_commits import SCHEMA
-from tests.stores import WatchedStore
+from tests.stores import Dying, ScriptedStore, WatchedStore, first
 
 HUDI: Final = ".hoodie/timeline"
 EXPIRY: Final = timedelta(seconds=60)
@@ -71,19 +71,8 @@ def in_hudis(world: Simulated, ending: str) -> list[str]:
 
 def dies_before(world: Simulated, ending: str, do: Callable[[Table], object], *, skipped: int = 0) -> None:
     """A process dies as it is about to put an object whose path ends so. skipped: how many of them it puts before."""
-    left = [skipped]
-
-    class Dying(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-            if left[0] < 0:
-                raise ProcessDied
-            if operation == "put" and path.endswith(ending):
-                left[0] -= 1
-                if left[0] < 0:
-                    raise ProcessDied
-            return call()
-
-    table = opened(world, Dying(world.store))
+    dying = Dying(lambda operation, path: operation == "put" and path.endswith(ending), skipped + 1)
+    table = opened(world, ScriptedStore(world.store, dying))
     with pytest.raises(ProcessDied):
         do(table)
 
@@ -414,15 +403,13 @@ def test_a_writer_whose_claim_was_given_up_by_hand_commits_at_another_time(world
     """It is alive, and about to put its version."""
     gone: list[str] = []
 
-    class Late(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-            if operation == "put" and "/.crdt_mor/timeline/" in path and not gone:
-                (row,) = opened(world).inspect.pending().to_pylist()
-                gone.append(row["requested_at"])
-                opened(world).maintenance.roll_back(gone[0])
-            return call()
+    def give_up() -> None:
+        (row,) = opened(world).inspect.pending().to_pylist()
+        gone.append(row["requested_at"])
+        opened(world).maintenance.roll_back(gone[0])
 
-    commit = opened(world, Late(world.store)).upsert(rows(a=9, c=9))
+    late = first("put", lambda path: "/.crdt_mor/timeline/" in path, give_up)
+    commit = opened(world, ScriptedStore(world.store, late)).upsert(rows(a=9, c=9))
     assert commit.requested_at > gone[0]
     assert shown(world) == {"a": 9, "b": 1, "c": 9}
     assert not [stat.path for stat in world.store.walk("") if gone[0] in stat.path]
@@ -433,14 +420,14 @@ def test_a_claim_of_an_earlier_release_ends_an_attempt_at_its_time(world: Simula
     """Such a release claims a time by the other of the two files."""
     claimed: list[str] = []
 
-    class Beside(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-            if operation == "put" and path.endswith("deltacommit.requested") and not claimed:
-                claimed.append(path.removesuffix(".requested") + ".inflight")
-                world.store.put(claimed[0], claim_record("an earlier release"))
-            return call()
+    def is_claim(path: str) -> bool:
+        if not path.endswith("deltacommit.requested"):
+            return False
+        claimed.append(path.removesuffix(".requested") + ".inflight")
+        return True
 
-    commit = opened(world, Beside(world.store)).upsert(rows(c=9))
+    beside = first("put", is_claim, lambda: world.store.put(claimed[0], claim_record("an earlier release")))
+    commit = opened(world, ScriptedStore(world.store, beside)).upsert(rows(c=9))
     assert commit.requested_at not in claimed[0]
     assert world.store.read(claimed[0]) == claim_record("an earlier release")
     assert shown(world) == {"a": 2, "b": 1, "c": 9}

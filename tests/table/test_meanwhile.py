@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -13,11 +13,10 @@ from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
 from crdt_mor.store import MemoryStore, Store
-from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import look_for_hudi
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, as_it_is, first
 
-T = TypeVar("T")
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
@@ -25,24 +24,8 @@ def rows(*keys: str) -> pa.Table:
     return pa.table({"id": keys, "n": range(len(keys))}, SCHEMA)
 
 
-class Before(DelegatingStore):
-    """Lets others act once, before a call of this kind once it is armed. after: how many such calls come first."""
-
-    def __init__(self, store: Store, operation: str, folder: str, after: int = 0) -> None:
-        super().__init__(store)
-        self.run: Callable[[], object] | None = None
-        self._operation = operation
-        self._folder = folder
-        self._left = after
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        run = self.run
-        if run is not None and operation == self._operation and path.startswith(self._folder):
-            self._left -= 1
-            if self._left < 0:
-                self.run = None
-                run()
-        return call()
+def is_version(path: str) -> bool:
+    return path.startswith(VERSIONS)
 
 
 def opened(place: Simulated, store: Store) -> Table:
@@ -57,8 +40,8 @@ def test_an_older_write_that_ends_while_a_delete_is_made_brings_no_erased_row() 
     older = table.transaction()
     older.__enter__()
     older.upsert(rows("late"))
-    store = Before(place.store, "put", ERASURES)
-    store.run = lambda: older.__exit__(None, None, None)
+    ends = first("put", lambda path: path.startswith(ERASURES), lambda: older.__exit__(None, None, None))
+    store = ScriptedStore(place.store, ends)
     opened(place, store).maintenance.erase(keys=["a", "late"])
     assert older.commit is not None
     assert table.scan().to_arrow()["id"].to_pylist() == ["b"]
@@ -76,9 +59,11 @@ def place() -> Simulated:
 
 
 def test_a_block_whose_commit_a_restore_drops_while_it_begins_is_made_anew(place: Simulated) -> None:
-    store = Before(place.store, "read", VERSIONS, after=1)
+    store = ScriptedStore(place.store, as_it_is)
     table = opened(place, store)
-    store.run = lambda: opened(place, place.store).maintenance.restore("before")
+    store.script = first(
+        "read", is_version, lambda: opened(place, place.store).maintenance.restore("before"), skipped=1
+    )
     with table.transaction(token=("job", 1)) as block:
         block.upsert(rows("b"))
     assert block.commit is not None
@@ -93,19 +78,6 @@ def test_a_job_whose_commit_a_restore_drops_before_it_is_completed_says_to_plan_
     table.maintenance.restore("before")
     with pytest.raises(WriterExpiredError, match="plan the write anew"):
         table.jobs.complete(job, [receipt])
-
-
-class After(DelegatingStore):
-    """Lets others act once, after the first version is put once it is armed."""
-
-    run: Callable[[], object] | None = None
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        answer = call()
-        if (run := self.run) is not None and operation == "put" and path.startswith(VERSIONS):
-            self.run = None
-            run()
-        return answer
 
 
 OPERATIONS: dict[str, Callable[[Table], object]] = {
@@ -134,38 +106,27 @@ def test_what_landed_is_never_told_as_refused_however_much_others_publish_before
     """Its own event is what would be in its way: the column has its new name already."""
     monkeypatch.setattr(tail, "KEPT_VERSIONS", 1)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
-    other, store = opened(place, place.store), After(place.store)
+    other, store = opened(place, place.store), ScriptedStore(place.store, as_it_is)
     table = opened(place, store)
-    store.run = lambda: [other.delete(pa.table({"id": ["x"]})) for _ in range(4)]
+
+    def publish_more() -> None:
+        for _ in range(4):
+            other.delete(pa.table({"id": ["x"]}))
+
+    store.script = first("put", is_version, publish_more, after=True)
     OPERATIONS[name](table)
     look_for_hudi(other)
     assert EFFECTS[name](other)
 
 
-class NoReply(DelegatingStore):
-    """Says of the first put of a version that it does not know what became of it. lands: whether it was carried out."""
-
-    def __init__(self, store: Store, *, lands: bool) -> None:
-        super().__init__(store)
-        self._lands = lands
-        self.is_told = False
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self.is_told or operation != "put" or not path.startswith(VERSIONS):
-            return call()
-        self.is_told = True
-        if self._lands:
-            call()
-        raise CommitUnknownError(f"no reply. path={path}")
-
-
 @pytest.mark.parametrize("lands", [False, True])
 def test_the_first_version_is_put_again_where_its_put_got_no_reply(lands: bool) -> None:
     """A table that was to move said that the folder of its timeline was removed, seed 288."""
-    place, target = Simulated(), NoReply(MemoryStore(), lands=lands)
+    place, no_reply = Simulated(), Mock(side_effect=CommitUnknownError("no reply"))
+    target = ScriptedStore(MemoryStore(), first("put", is_version, no_reply, after=lands))
     table = place.create(SCHEMA, key="id")
     table.upsert(rows("a", "b"))
     table.maintenance.migrate("there", store=target)
-    assert target.is_told
+    assert no_reply.called
     moved = Table.open("there", store=target, environment=place.environment)
     assert sorted(moved.scan().to_polars()["id"]) == ["a", "b"]

@@ -16,7 +16,8 @@ from crdt_mor.errors import FormatError
 from crdt_mor.format.base_file import read_footer
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store import LocalStore
-from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
+from crdt_mor.testing import SimulatedEnvironment
+from tests.stores import Script, ScriptedStore, as_it_is, refusing
 from tests.table.damaged import START_MS, bases, logs, made, opened
 
 CODES = [errno.EACCES, errno.EIO, errno.EMFILE]
@@ -103,16 +104,14 @@ def test_bytes_that_were_read_and_are_no_parquet_are_damaged(fast_path: Path) ->
         read_footer(ParquetSource.file(str(fast_path / "x")))
 
 
-class Failing(DelegatingStore):
-    """Fails to give each object of `bad` a number of times."""
+def failing(times: dict[str, int]) -> Script:
+    """Fails to give each object this number of times."""
 
-    bad: dict[str, int]
+    def fails(path: str) -> bool:
+        times[path] = times.get(path, 0) - 1
+        return times[path] >= 0
 
-    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-        if self.bad.get(path, 0) and operation not in ("stat", "list", "walk"):
-            self.bad[path] -= 1
-            raise StorageUnavailableError(f"it may be whole. read={path}")
-        return call()
+    return refusing("read", "view", "parquet", of=fails)
 
 
 def names(folder: Path) -> list[str]:
@@ -120,21 +119,22 @@ def names(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in (*own, *bases(folder), *logs(folder))]
 
 
-def test_verify_beside_failures_that_pass_finds_nothing(sound: Path) -> None:
-    store = Failing(LocalStore(sound))
-    store.bad = {}
+def failing_table(sound: Path, times: dict[str, int]) -> Table:
+    """The table, some of whose objects are not given from now on."""
+    store = ScriptedStore(LocalStore(sound), as_it_is)
     table = Table.open(sound, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
-    store.bad = dict.fromkeys(names(sound), 1)
-    assert table.verify().findings == ()
-    assert not any(store.bad[path.name] for path in (*bases(sound), *logs(sound))), "a case that covers nothing"
+    store.script = failing(times)
+    return table
+
+
+def test_verify_beside_failures_that_pass_finds_nothing(sound: Path) -> None:
+    times = dict.fromkeys(names(sound), 1)
+    assert failing_table(sound, times).verify().findings == ()
+    assert all(times[path.name] < 0 for path in (*bases(sound), *logs(sound))), "a case that covers nothing"
 
 
 def test_verify_beside_failures_that_stay_advises_to_look_for_their_cause(sound: Path) -> None:
-    store = Failing(LocalStore(sound))
-    store.bad = {}
-    table = Table.open(sound, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
-    store.bad = dict.fromkeys(names(sound), 1_000_000)
-    findings = table.verify().findings
+    findings = failing_table(sound, dict.fromkeys(names(sound), 1_000_000)).verify().findings
     assert {finding.path for finding in findings} >= {path.name for path in (*bases(sound), *logs(sound))}
     for finding in findings:
         assert finding.advice.startswith("remove the cause")

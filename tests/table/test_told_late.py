@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,12 +19,11 @@ from crdt_mor.format.commit import CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.protocol import Store
-from crdt_mor.testing.faults import DelegatingStore, ProcessDied
+from crdt_mor.testing.faults import ProcessDied
 from tests.inside import run_sweep, tail_of
 from tests.simulated import Simulated
+from tests.stores import Dying, ScriptedStore
 from tests.tiers import slow
-
-T = TypeVar("T")
 
 HUDIS = ".hoodie/timeline"
 NONE = timedelta(0)
@@ -38,24 +37,14 @@ def everything_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
 
 
-class Frozen(DelegatingStore):
-    """The store of a process that freezes before it puts a file of this action and state, and dies right after it."""
+def frozen(action: str, state: str, others: Callable[[], None]) -> Dying:
+    """The script of a process that freezes before it puts a file of this action and state, and dies right after it."""
 
-    def __init__(self, store: Store, action: str, state: str, others: Callable[[], None]) -> None:
-        super().__init__(store)
-        self._file, self._others = (action, state), others
-        self.put_late = ""
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self.put_late:
-            raise ProcessDied
+    def counts(operation: str, path: str) -> bool:
         name = TimelineFileName.parse(path.rpartition("/")[2]) if path.startswith(HUDIS) else None
-        if operation != "put" or name is None or (name.action, name.state) != self._file:
-            return call()
-        self._others()
-        call()
-        self.put_late = str(name)
-        raise ProcessDied
+        return operation == "put" and name is not None and (name.action, name.state) == (action, state)
+
+    return Dying(counts, after=True, meanwhile=lambda path: others())
 
 
 def rows(*numbers: int) -> pa.Table:
@@ -143,10 +132,10 @@ def test_the_next_sweep_removes_what_was_put_too_late(action: str, state: str) -
         scene.table.maintenance.compact()
         scene.table.upsert(rows(1))
         scene.table.maintenance.compact()
-    store = Frozen(scene.place.store, action, state, scene.others)
+    dying = frozen(action, state, scene.others)
     with pytest.raises(ProcessDied):
-        ACTIONS[action, state](scene.opened(store))
-    assert store.put_late in scene.archived()
+        ACTIONS[action, state](scene.opened(ScriptedStore(scene.place.store, dying)))
+    assert dying.died_at.rpartition("/")[2] in scene.archived()
     shown = scene.opened().scan().to_arrow()
     scene.sweep()
     assert scene.archived() == []

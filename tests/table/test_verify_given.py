@@ -14,9 +14,9 @@ from crdt_mor import StorageUnavailableError, Table
 from crdt_mor.log.paths import PLANS, VERSIONS
 from crdt_mor.results import Verification
 from crdt_mor.store import LocalStore
-from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
+from crdt_mor.testing import SimulatedEnvironment
 from tests.simulated import Simulated
-from tests.stores import ScriptedStore
+from tests.stores import Script, ScriptedStore, as_it_is, refusing
 from tests.table.damaged import START_MS, at_work, bases, logs, made, opened
 
 HUDI = ".hoodie/timeline"
@@ -24,17 +24,9 @@ OWN = ".hoodie/.crdt_mor"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
-class BadSectors(DelegatingStore):
+def bad_sectors(bad: Callable[[str], bool] = lambda path: True) -> Script:
     """Fails to read objects, as a disk does whose sectors are bad: their names and sizes are there."""
-
-    bad: frozenset[str] = frozenset()
-    gives_nothing = False
-
-    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-        is_read = operation not in ("stat", "list", "walk")
-        if is_read and (self.gives_nothing or path in self.bad):
-            raise StorageUnavailableError(f"the disk refused. read={path} cause=EIO")
-        return super().around(operation, path, call)
+    return refusing("read", "view", "parquet", of=bad, error=lambda _: StorageUnavailableError("cause=EIO"))
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +42,9 @@ def sound(fast_module_path: Path) -> Path:
 
 def verified(folder: Path, *bad: str) -> Verification:
     """The table, verified after it was opened, from when on some objects are not given."""
-    store = BadSectors(LocalStore(folder))
+    store = ScriptedStore(LocalStore(folder), as_it_is)
     table = Table.open(folder, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
-    store.bad = frozenset(bad)
+    store.script = bad_sectors(bad.__contains__)
     return table.verify()
 
 
@@ -86,9 +78,9 @@ def test_an_object_of_the_timeline_is_not_given(sound: Path, pattern: str, which
 
 
 def test_a_store_that_gives_nothing_says_nothing_of_the_table(sound: Path) -> None:
-    store = BadSectors(LocalStore(sound))
+    store = ScriptedStore(LocalStore(sound), as_it_is)
     table = Table.open(sound, store=store)
-    store.gives_nothing = True
+    store.script = bad_sectors()
     with pytest.raises(StorageUnavailableError):
         table.verify()
 
@@ -152,7 +144,7 @@ def test_verify_of_objects_whose_first_read_is_cut_is_sound() -> None:
         cut.add(path)
         return found[: len(found) // 2]
 
-    store = ScriptedStore(world.store, lambda operation, path, call: call())
+    store = ScriptedStore(world.store, as_it_is)
     opened = Table.open("simulated", store=store, environment=world.environment)
     store.script = script
     assert opened.verify().findings == ()
