@@ -137,14 +137,16 @@ def _read(path: str) -> Steps[bytes]:
 
 
 def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
-    """Return this version's own completions in a segment, usually none.
+    """Return this version's own completions in segments, usually none.
 
-    Their segment ends at the value's clock, which no earlier version had reached.
+    Their segments have names of this version's `seal`. An event beside them may have moved the clock past them.
     """
+    own = f"{value.version - 1:020d}-{value.nonce}-"
+    found: list[Completion] = []
     for segment in value.segments:
-        if segment.last == value.clock:
-            return tuple(c for c in (yield from read_segment(segment)) if c.version == value.version)
-    return ()
+        if segment.name.startswith(own):
+            found += [c for c in (yield from read_segment(segment)) if c.version == value.version]
+    return tuple(found)
 
 
 # --- file ids ---------------------------------------------------------------------------------------------------------

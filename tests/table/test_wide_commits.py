@@ -26,8 +26,9 @@ from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, completed_name
 from tests.driving import nonce_in_hex, one_by_one
-from tests.inside import run_sweep, session_of
+from tests.inside import completions_of, run_sweep, session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
+from tests.posting import post
 from tests.simulated import Simulated
 
 SMALL = 5_000
@@ -246,3 +247,18 @@ def test_a_scan_that_was_held_says_where_it_stands_when_its_segment_is_long_gone
     assert segment.path not in {stat.path for stat in simulated.store.list(SEGMENTS)}
     assert scan.checkpoint == checkpoint
     assert scan.to_arrow().to_pylist() == [{"id": "a"}]
+
+
+def test_hudi_is_told_of_a_wide_commit_that_shares_its_version_with_a_begin(
+    monkeypatch: pytest.MonkeyPatch, simulated: Simulated
+) -> None:
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_BYTES_MAX", 1)
+    table = simulated.create(pa.schema([("id", pa.string())]), key="id", buckets=1)
+    table.upsert(pa.table({"id": ["a"]}))
+    post(table, pa.table({"id": ["posted"]}))
+    while "posted" not in table.scan().to_arrow()["id"].to_pylist():
+        with table.transaction() as other:
+            other.delete(keys=["a"])
+    (carried,) = [c for c in completions_of(table) if c.members]
+    assert simulated.store.read(session_of(table).publisher.projector.path(completed_name(carried))) is not None
+    assert table.verify().findings == ()
