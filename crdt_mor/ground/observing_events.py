@@ -20,20 +20,24 @@ class Event:
     uri: str = ""
 
     room: ClassVar[str] = "timeline"
+    _name: ClassVar[str]
+    """The format of `name`. `0` is the event, also in `_message`."""
+    _message: ClassVar[str]
+    _level: ClassVar[int] = logging.INFO
 
     @property
     def name(self) -> str:
         """The event's kind, a word that never changes: `commit`, `race_lost`, `rollback`, …"""
-        raise NotImplementedError
+        return self._name.format(self)
 
     @property
     def message(self) -> str:
         """The log message."""
-        raise NotImplementedError
+        return self._message.format(self)
 
     @property
     def level(self) -> int:
-        return logging.INFO
+        return self._level
 
     def facts(self) -> dict[str, object]:
         """Return all fields as text, numbers and booleans, ready for JSON: `record.crdt_mor` of the log record."""
@@ -69,14 +73,8 @@ class CommitEvent(Event):
     reason: str
 
     room: ClassVar[str] = "write"
-
-    @property
-    def name(self) -> str:
-        return "commit"
-
-    @property
-    def message(self) -> str:
-        return "commit"
+    _name: ClassVar[str] = "commit"
+    _message: ClassVar[str] = "commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +89,9 @@ class RaceLostEvent(Event):
     version: int
     attempt: int
 
-    @property
-    def name(self) -> str:
-        return "race_lost"
-
-    @property
-    def message(self) -> str:
-        return "lost a race, trying again"
-
-    @property
-    def level(self) -> int:
-        return logging.DEBUG
+    _name: ClassVar[str] = "race_lost"
+    _message: ClassVar[str] = "lost a race, trying again"
+    _level: ClassVar[int] = logging.DEBUG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +108,7 @@ class RollbackEvent(Event):
     version: int
     others: bool
 
-    @property
-    def name(self) -> str:
-        return "rollback"
+    _name: ClassVar[str] = "rollback"
 
     @property
     def message(self) -> str:
@@ -151,14 +139,8 @@ class PlanEvent(Event):
     duration_ms: int = 0
 
     room: ClassVar[str] = "services"
-
-    @property
-    def name(self) -> str:
-        return f"plan_{self.state}"
-
-    @property
-    def message(self) -> str:
-        return f"plan {self.state}"
+    _name: ClassVar[str] = "plan_{0.state}"
+    _message: ClassVar[str] = "plan {0.state}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,18 +161,9 @@ class PartEvent(Event):
     bytes: int
 
     room: ClassVar[str] = "services"
-
-    @property
-    def name(self) -> str:
-        return "plan_part"
-
-    @property
-    def message(self) -> str:
-        return "part of a plan executed"
-
-    @property
-    def level(self) -> int:
-        return logging.DEBUG
+    _name: ClassVar[str] = "plan_part"
+    _message: ClassVar[str] = "part of a plan executed"
+    _level: ClassVar[int] = logging.DEBUG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,14 +185,8 @@ class UpkeepEvent(Event):
     error: str = ""
 
     room: ClassVar[str] = "services"
-
-    @property
-    def name(self) -> str:
-        return "upkeep"
-
-    @property
-    def message(self) -> str:
-        return f"upkeep {self.state}"
+    _name: ClassVar[str] = "upkeep"
+    _message: ClassVar[str] = "upkeep {0.state}"
 
     @property
     def level(self) -> int:
@@ -240,13 +207,8 @@ class AdoptionEvent(Event):
     commits: int
     cancelled: int
 
-    @property
-    def name(self) -> str:
-        return "adoption"
-
-    @property
-    def message(self) -> str:
-        return "adopted commits of Hudi's"
+    _name: ClassVar[str] = "adoption"
+    _message: ClassVar[str] = "adopted commits of Hudi's"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,17 +221,9 @@ class SweepEvent(Event):
     version: int
     forgotten: int
 
-    @property
-    def name(self) -> str:
-        return "sweep"
-
-    @property
-    def message(self) -> str:
-        return "swept"
-
-    @property
-    def level(self) -> int:
-        return logging.DEBUG
+    _name: ClassVar[str] = "sweep"
+    _message: ClassVar[str] = "swept"
+    _level: ClassVar[int] = logging.DEBUG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,10 +245,8 @@ class WaitEvent(Event):
     cause: str
 
     room: ClassVar[str] = "store"
-
-    @property
-    def name(self) -> str:
-        return "store_wait"
+    _name: ClassVar[str] = "store_wait"
+    _level: ClassVar[int] = logging.WARNING
 
     @property
     def message(self) -> str:
@@ -302,7 +254,3 @@ class WaitEvent(Event):
             f"waiting for a store that fails, {self.waited_s:.0f} s of at most {self.deadline_s:.0f} s. {self.request} "
             f"store={self.uri} tries={self.tries} cause={self.cause}"
         )
-
-    @property
-    def level(self) -> int:
-        return logging.WARNING
