@@ -193,8 +193,8 @@ class Publisher:
             return None
         load = yield from posting.load(tail, writes)
         may_land, posting.may_land = posting.may_land, True
+        newest = yield from self._carry(tail, load, shortcuts)  # a `StorageUnavailableError` says: nothing published
         posting.attempt += 1
-        newest = yield from self._carry(tail, load, shortcuts)
         posting.may_land = may_land and newest is None
         return newest
 

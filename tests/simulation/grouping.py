@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor.errors import CommitUnknownError, WriterExpiredError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.events import group, one_event, restore, write
 from crdt_mor.events import overwrite as overwriting
 from crdt_mor.events.group import Draft, GroupCommit
@@ -241,7 +241,7 @@ def carrying_beginner(
 ) -> Run:
     """A larger write. completes: it goes on to its end. is_crowded: it posts its events."""
     shortcuts = Shortcuts(crowd=Crowd(is_crowded=is_crowded), late=[] if bucket else None)
-    with suppress(WriterExpiredError):
+    with suppress(WriterExpiredError, StorageUnavailableError):  # of a claim without an answer: nothing was published
         value, begun = yield from write.begin(CARRIER, value, 1 << 60, shortcuts=shortcuts)
         if completes:
             return (yield from finish(value, begun))

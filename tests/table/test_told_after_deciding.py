@@ -27,8 +27,8 @@ from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import DelegatingStore
 from tests.failing import URI, FailingBucket, answered
-from tests.inside import hudi_folder_of
-from tests.posting import in_a_crowd
+from tests.inside import hudi_folder_of, session_of
+from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
 from tests.stores import ScriptedStore, WatchedStore, refusing
 from tests.tiers import slow
@@ -298,6 +298,22 @@ def test_a_posted_write_whose_post_cannot_be_deleted_is_a_commit() -> None:
     assert opened.upsert(rows("b")).rows == 1
     assert asked
     assert table.count() == 2
+
+
+def test_an_event_whose_carried_posts_cannot_claim_a_time_says_that_nothing_was_published() -> None:
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    post(table, rows("posted"))
+    for text in ("first", "second"):
+        table.alter(comment={"n": text})
+    before = session_of(table).tail().version
+    refused = refusing("put", of=lambda path: path.endswith(".deltacommit.requested"), error=CommitUnknownError)
+    store = ScriptedStore(world.store, refused)
+    opened = Table.open("simulated", store=store, environment=world.environment)
+    with pytest.raises(StorageUnavailableError, match="put of a claim; nothing was published") as raised:
+        opened.transaction().__enter__()
+    assert not isinstance(raised.value, CommitUnknownError)
+    assert session_of(table).tail().version == before
 
 
 @pytest.mark.parametrize("status", [403, 507])
