@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -60,6 +60,9 @@ from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import Statement, Statements, means_alike
 
 T = TypeVar("T")
+
+_ONE_THREAD_ROWS_MAX: Final = 10_000
+"""Up to so many rows, the writer's thread makes all log files: to start others takes longer."""
 
 
 @dataclass
@@ -278,7 +281,8 @@ def _seen(session: Session, followed: FollowedVersion) -> Seen:
 
 def _staging(handle: Handle, statements: Statements) -> Staging:
     ids, judged = statements.value.file_ids, handle.judgements
-    return Staging(handle.config, statements.merging, statements.requested, WRITE_TOKEN, judged, ids)
+    at_once = 1 if sum(s.height for s in statements.collected) <= _ONE_THREAD_ROWS_MAX else None
+    return Staging(handle.config, statements.merging, statements.requested, WRITE_TOKEN, judged, ids, at_once=at_once)
 
 
 def _lone_write(handle: Handle, statements: Statements, author: Author, members: Sequence[Member]) -> LoneWrite | None:

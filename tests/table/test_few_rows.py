@@ -177,3 +177,16 @@ def test_rows_of_a_transaction_are_folded_with_its_other_statements(make: Make) 
         tx.delete(keys=["a"])
         tx.upsert(frame(("c", "x", 1)))
     assert rows(table, "id", "region", "n") == [("b", "x", 1), ("c", "x", 1)]
+
+
+def test_upsert_few_rows_in_many_buckets_starts_no_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(buckets=8)
+    table.upsert(frame(*((f"k{number}", "eu", number) for number in range(20))))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a thread takes longer to start than a small file takes to make")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("crdt_mor.ground.threads.ThreadPoolExecutor", refuse)
+        table.upsert(frame(*((f"k{number}", "eu", -number) for number in range(20))))
+    assert rows(table, "n") == sorted(((-number,) for number in range(20)), key=repr)
