@@ -311,7 +311,7 @@ def test_an_event_whose_carried_posts_cannot_claim_a_time_says_that_nothing_was_
     store = ScriptedStore(world.store, refused)
     opened = Table.open("simulated", store=store, environment=world.environment)
     with pytest.raises(StorageUnavailableError, match="put of a claim; nothing was published") as raised:
-        opened.transaction().__enter__()
+        opened.alter(comment={"n": "third"})
     assert not isinstance(raised.value, CommitUnknownError)
     assert session_of(table).tail().version == before
 
