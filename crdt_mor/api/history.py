@@ -25,36 +25,30 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.overwrite import covered_by, is_end_of_write
 from crdt_mor.planners.restore import RESTORE
 
-_MOMENT = pa.timestamp("ms", tz="UTC")
-_WRITER = pa.struct(
-    [
-        ("application", pa.string()),
-        ("host", pa.string()),
-        ("pid", pa.int64()),
-        ("message", pa.string()),
-        ("commit_info", pa.map_(pa.string(), pa.string())),
-        ("rows", pa.int64()),
-        ("deletes", pa.int64()),
-    ]
+MOMENT = pa.timestamp("ms", tz="UTC")
+AUTHOR = (
+    ("application", pa.string()),
+    ("host", pa.string()),
+    ("pid", pa.int64()),
+    ("message", pa.string()),
+    ("commit_info", pa.map_(pa.string(), pa.string())),
 )
+"""The columns of `columns_of`."""
+_WRITER = pa.struct([*AUTHOR, ("rows", pa.int64()), ("deletes", pa.int64())])
 _HISTORY = pa.schema(
     [
         ("ordinal", pa.int64()),
         ("version", pa.int64()),
         ("kind", pa.string()),
         ("operation", pa.string()),
-        ("requested", _MOMENT),
-        ("completed", _MOMENT),
+        ("requested", MOMENT),
+        ("completed", MOMENT),
         ("duration", pa.duration("ms")),
         ("rows", pa.int64()),
         ("deletes", pa.int64()),
         ("files", pa.int64()),
         ("bytes", pa.int64()),
-        ("application", pa.string()),
-        ("host", pa.string()),
-        ("pid", pa.int64()),
-        ("message", pa.string()),
-        ("commit_info", pa.map_(pa.string(), pa.string())),
+        *AUTHOR,
         ("writers", pa.list_(_WRITER)),
         ("covered", pa.list_(pa.string())),
         ("overlaps", pa.list_(pa.int64())),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from crdt_mor.api.history import kind_of
+from crdt_mor.api.history import AUTHOR, MOMENT, kind_of
 from crdt_mor.api.migration_status import MigrationStatus, migration_status
 from crdt_mor.api.reading import AsOf, handed_over_since, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
@@ -35,24 +36,17 @@ _TIMELINE = pa.schema(
         ("bytes", pa.int64()),
         ("version", pa.int64()),
         ("writes", pa.int64()),
-        ("application", pa.string()),
-        ("host", pa.string()),
-        ("pid", pa.int64()),
-        ("message", pa.string()),
+        *AUTHOR[:-1],
         ("silent", pa.duration("ms")),
     ]
 )
 _PENDING = pa.schema(
     [
         ("requested_at", pa.string()),
-        ("since", pa.timestamp("ms", tz="UTC")),
-        ("application", pa.string()),
-        ("host", pa.string()),
-        ("pid", pa.int64()),
-        ("message", pa.string()),
-        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("since", MOMENT),
+        *AUTHOR,
         ("silent", pa.duration("ms")),
-        ("expires", pa.timestamp("ms", tz="UTC")),
+        ("expires", MOMENT),
         ("stuck", pa.bool_()),
         ("partitions", pa.list_(pa.string())),
         ("columns", pa.list_(pa.string())),
@@ -64,7 +58,7 @@ _POSTS = pa.schema(
         ("name", pa.string()),
         ("kind", pa.string()),
         ("state", pa.string()),
-        ("since", pa.timestamp("ms", tz="UTC")),
+        ("since", MOMENT),
         ("waits", pa.duration("ms")),
         ("bytes", pa.int64()),
     ]
@@ -74,7 +68,7 @@ _UNPROJECTED = pa.schema(
         ("requested_at", pa.string()),
         ("completed_at", pa.string()),
         ("version", pa.int64()),
-        ("since", pa.timestamp("ms", tz="UTC")),
+        ("since", MOMENT),
     ]
 )
 _TOKENS = pa.schema(
@@ -223,17 +217,8 @@ class Inspect:
         Applications without a write for the time in the property `crdt_mor.tokens` are dropped.
         """
         last = self._session.views.sealed().tokens
-        rows = [
-            {
-                "application": token.application,
-                "number": token.number,
-                "requested_at": token.requested,
-                "completed_at": token.completed,
-                "version": token.version,
-            }
-            for token in sorted(last, key=lambda token: token.application)
-        ]
-        return pa.Table.from_pylist(rows, _TOKENS)
+        rows = [(t.application, t.number, t.requested, t.completed, t.version) for t in last]
+        return _table(_TOKENS, sorted(rows))
 
     def unprojected(self) -> pa.Table:
         """Return the commits that Hudi's readers do not see yet, oldest first.
@@ -248,17 +233,12 @@ class Inspect:
             return _UNPROJECTED.empty_table()
         path = session.publisher.projector.path
         rows = [
-            {
-                "requested_at": c.requested,
-                "completed_at": c.completed,
-                "version": c.version,
-                "since": to_datetime(c.completed),
-            }
+            (c.requested, c.completed, c.version, to_datetime(c.completed))
             for c in session.views.completions(value)
             if c.version >= value.version and not c.adopted and c.requested > value.archive.watermark
             if session.store.stat(path(completed_name(c))) is None
         ]
-        return pa.Table.from_pylist(rows, _UNPROJECTED)
+        return _table(_UNPROJECTED, rows)
 
     def handed_over(self) -> datetime | None:
         """Return the UTC time since which Hudi's writers have the table (`maintenance.handover`), or None.
@@ -286,19 +266,14 @@ class Inspect:
         for slice_ in Snapshot.seal(self._session, *value_at(self._session, as_of)).slices:
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
-                rows.append(
-                    {
-                        "partition": slice_.partition,
-                        "file_id": slice_.file_id,
-                        "kind": kind,
-                        "path": file.path,
-                        "instant": file.name.instant,
-                        "bytes": file.size,
-                        "rows": file.rows,
-                        "deletes": file.deletes,
-                    }
-                )
-        return pa.Table.from_pylist(rows, _FILES)
+                name = (slice_.partition, slice_.file_id, kind, file.path, file.name.instant)
+                rows.append((*name, file.size, file.rows, file.deletes))
+        return _table(_FILES, rows)
+
+
+def _table(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> pa.Table:
+    """rows: values in the order of the schema."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.api.history import AUTHOR, MOMENT
 from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
@@ -25,7 +26,6 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.why import Line, life_of
 from crdt_mor.write.named import known_columns, shown_table
 
-_MOMENT: Final = pa.timestamp("ms", tz="UTC")
 _TEXTS: Final = pa.list_(pa.string())
 
 
@@ -116,9 +116,8 @@ class _HistoryTable:
 
 
 _BEFORE_ROWS: Final = {
-    "partition": pa.string(), "change": pa.string(), "requested": _MOMENT, "completed": _MOMENT, "version": pa.int64(),
-    "operation": pa.string(), "application": pa.string(), "host": pa.string(), "pid": pa.int64(),
-    "message": pa.string(), "commit_info": pa.map_(pa.string(), pa.string()), "writers": _TEXTS,
+    "partition": pa.string(), "change": pa.string(), "requested": MOMENT, "completed": MOMENT, "version": pa.int64(),
+    "operation": pa.string(), **dict(AUTHOR), "writers": _TEXTS,
 }  # fmt: skip
 _AFTER_ROWS: Final = {
     "overtaken_by": _TEXTS, "folded_by": pa.string(), "carried_by": _TEXTS, "requested_at": pa.string(),

@@ -5,7 +5,7 @@ A key is live if a reader sees a row of it, and dead if only files still name it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -60,7 +60,7 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
     snapshot = Snapshot.seal(session, value)
 
     def look(history: GroupHistory) -> Traces:
-        return _traces(snapshot, history.group, history.slice_, history.files, history.sought, before)
+        return _traces(snapshot, history, before)
 
     return [found for found in in_threads(look, histories(snapshot, sought)) if found.touched]
 
@@ -88,29 +88,23 @@ def histories(snapshot: Snapshot, sought: pl.DataFrame) -> list[GroupHistory]:
     ]
 
 
-def _traces(
-    snapshot: Snapshot,
-    group: FileGroup,
-    slice_: FileSlice | None,
-    files: Sequence[DataFile],
-    sought: pl.DataFrame,
-    before: InstantTime | None,
-) -> Traces:
-    session, keys = snapshot.session, sought[RECORD_KEY].unique()
+def _traces(snapshot: Snapshot, history: GroupHistory, before: InstantTime | None) -> Traces:
+    session, sought, slice_ = snapshot.session, history.sought, history.slice_
+    keys, path = sought[RECORD_KEY].unique(), history.group[0]
     live = _live(snapshot, slice_, keys)
-    here = sought.with_columns(pl.lit(group[0]).alias(PARTITION_PATH))
-    named = here.filter(sought[PARTITION_PATH].is_null() | (sought[PARTITION_PATH] == group[0])).unique()
+    here = sought.with_columns(pl.lit(path).alias(PARTITION_PATH))
+    named = here.filter(sought[PARTITION_PATH].is_null() | (sought[PARTITION_PATH] == path)).unique()
     meant = live if before is None else live.filter(pl.col(COMMIT_TIME) < before)
     dead = keys.filter(~keys.is_in(live[RECORD_KEY].implode()))
     lines = pl.concat([_NO_LINES, *(_lines(session, log, dead) for log in (slice_.logs if slice_ else ()))])
-    held = bool(lines.height) or any(_holds(session, file, dead) for file in reversed(files))
+    held = bool(lines.height) or any(_holds(session, file, dead) for file in reversed(history.files))
     last = lines.group_by(RECORD_KEY).agg(
         pl.col("time").filter("ordered").max().alias("tombstone"), pl.col("time").filter("plain").max().alias("plain")
     )
     buried = last.filter(pl.col("tombstone").is_not_null() & ~(pl.col("plain") > pl.col("tombstone")).fill_null(False))
     latest = lines["time"].max()
     return Traces(
-        group,
+        history.group,
         named.join(meant, on=RECORD_KEY, how="semi"),
         here.unique().join(buried, on=RECORD_KEY, how="semi"),
         EPOCH if latest is None else InstantTime(str(latest)),
@@ -131,24 +125,18 @@ _NO_LINES = pl.DataFrame(schema={RECORD_KEY: pl.String, "time": pl.String, "plai
 def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
     lines = [_NO_LINES]
     for block in blocks_of(session, log) if keys.len() else ():
-        among = pl.col(RECORD_KEY).is_in(keys.implode())
         if isinstance(block, DeleteBlock):
-            ordered = "ordering" in block.keys.columns
-            time = pl.col("time") if "time" in block.keys.columns else pl.lit(block.instant)
-            found = (
-                block.keys.lazy()
-                .filter(among)
-                .select(
-                    RECORD_KEY, time.alias("time"), pl.lit(not ordered).alias("plain"), pl.lit(ordered).alias("ordered")
-                )
-            )
+            rows, ordered = block.keys.lazy(), "ordering" in block.keys.columns
+            plain, time = not ordered, "time" if "time" in block.keys.columns else None
         else:
-            time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
-            found = (
-                rows_of_block(block)
-                .filter(among)
-                .select(RECORD_KEY, time.alias("time"), pl.lit(False).alias("plain"), pl.lit(False).alias("ordered"))
-            )
+            rows, ordered, plain = rows_of_block(block), False, False
+            time = COMMIT_TIME if block.own_times else None
+        found = rows.filter(pl.col(RECORD_KEY).is_in(keys.implode())).select(
+            RECORD_KEY,
+            (pl.lit(block.instant) if time is None else pl.col(time)).alias("time"),
+            pl.lit(plain).alias("plain"),
+            pl.lit(ordered).alias("ordered"),
+        )
         lines.append(found.collect())
     return pl.concat(lines)
 
@@ -158,14 +146,19 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
         return False
     if not file.is_base:
         return bool(_lines(session, file, keys).height)
+    among = pl.col(RECORD_KEY).is_in(keys.implode())
+    return base_holds(session, file, lambda source: columns_of(source, [RECORD_KEY]).filter(among))
+
+
+def base_holds(session: Session, file: DataFile, sought: Callable[[ParquetSource], pl.LazyFrame]) -> bool:
+    """Return whether a base file has a row of `sought`; a file cleaned meanwhile has none."""
     source = surely(session.store, file.path, session.store.parquet)
     if source is None:
         return False
     try:
-        found = columns_of(source, [RECORD_KEY]).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
-    except FileNotFoundError:  # cleaned meanwhile
+        return bool(sought(source).head(1).collect().height)
+    except FileNotFoundError:
         return False
-    return bool(found.height)
 
 
 def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from crdt_mor.events.session import Session
 from crdt_mor.format.base_file import read_footer
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -20,8 +21,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.fetching import columns_of
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.services.erasure_traces import GroupHistory, blocks_of, histories, rows_of_block
-from crdt_mor.store.absences import surely
+from crdt_mor.services.erasure_traces import GroupHistory, base_holds, blocks_of, histories, rows_of_block
 
 _TIME: Final = "time"
 
@@ -84,15 +84,12 @@ def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[s
 def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[str]) -> bool:
     if not file.is_base:
         return bool(_times(session, file, keys, columns))
-    source = surely(session.store, file.path, session.store.parquet)
-    if source is None:
-        return False
-    try:
+
+    def sought(source: ParquetSource) -> pl.LazyFrame:
         there = [name for name in columns if name in read_footer(source).schema.names]
-        rows = columns_of(source, [RECORD_KEY, *there])
-        return bool(_with_value(rows, keys, there).head(1).collect().height)
-    except FileNotFoundError:  # cleaned meanwhile
-        return False
+        return _with_value(columns_of(source, [RECORD_KEY, *there]), keys, there)
+
+    return base_holds(session, file, sought)
 
 
 def _with_value(rows: pl.LazyFrame, keys: pl.Series, columns: Sequence[str]) -> pl.LazyFrame:

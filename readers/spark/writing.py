@@ -196,8 +196,8 @@ def append(
 
     Arguments are those of `upsert`.
     """
-    arguments = _WriteArguments("append", partitions, columns, schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, arguments, payloads, storage_options)
+    settings = {"partitions": partitions, "columns": columns, "schema_mode": schema_mode, "commit_info": commit_info}
+    return _write(df, path, "append", token, payloads, storage_options, **settings)
 
 
 def upsert(
@@ -219,8 +219,8 @@ def upsert(
             do not wait for this write. Rows with others are refused.
         schema_mode: "merge" adds new columns of the frame to the table.
     """
-    arguments = _WriteArguments("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, arguments, payloads, storage_options)
+    settings = {"partitions": partitions, "columns": columns, "schema_mode": schema_mode, "commit_info": commit_info}
+    return _write(df, path, "upsert", token, payloads, storage_options, **settings)
 
 
 def delete(
@@ -238,8 +238,8 @@ def delete(
 
     Arguments are those of `upsert`.
     """
-    arguments = _WriteArguments("delete", partitions, plain=plain, token=token, commit_info=commit_info)
-    return _write(df, path, arguments, payloads, storage_options)
+    settings = {"partitions": partitions, "plain": plain, "commit_info": commit_info}
+    return _write(df, path, "delete", token, payloads, storage_options, **settings)
 
 
 def overwrite(
@@ -260,8 +260,8 @@ def overwrite(
             partitions. Spark's setting spark.sql.sources.partitionOverwriteMode is ignored.
         schema_mode, token, commit_info, payloads, storage_options: as for `upsert`.
     """
-    arguments = _WriteArguments("overwrite", partitions, schema_mode=schema_mode, token=token, commit_info=commit_info)
-    return _write(df, path, arguments, payloads, storage_options)
+    settings = {"partitions": partitions, "schema_mode": schema_mode, "commit_info": commit_info}
+    return _write(df, path, "overwrite", token, payloads, storage_options, **settings)
 
 
 def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -295,37 +295,19 @@ def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
     return pa.array(numbers.astype(np.int32))
 
 
-@dataclass(frozen=True, slots=True)
-class _WriteArguments:
-    """A requested write, in the terms of `Table.jobs.plan`."""
-
-    operation: Operation
-    partitions: Partitions = None
-    columns: Collection[str] | None = None
-    schema_mode: Literal["strict", "merge"] = "strict"
-    plain: bool = False
-    token: tuple[str, int] | None = None
-    commit_info: Mapping[str, str] | None = None
-
-    def plan(self, table: mor.Table, written: pa.Schema) -> mor.parts.WriteJob:
-        return table.jobs.plan(
-            self.operation,
-            written,
-            partitions=self.partitions,
-            columns=self.columns,
-            schema_mode=self.schema_mode,
-            plain=self.plain,
-            token=self.token,
-            commit_info=self.commit_info,
-        )
-
-
 def _write(
-    df: DataFrame, path: str, arguments: _WriteArguments, payloads: Payloads, storage_options: Mapping[str, Any] | None
+    df: DataFrame,
+    path: str,
+    operation: Operation,
+    token: tuple[str, int] | None,
+    payloads: Payloads,
+    storage_options: Mapping[str, Any] | None,
+    **settings: Any,
 ) -> mor.Commit:
+    """settings: of `Table.jobs.plan`."""
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     written = written_schema(df.schema, table.schema)
-    job = arguments.plan(table, written)
+    job = table.jobs.plan(operation, written, token=token, **settings)
     if not job.job.repeated:
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         try:
@@ -336,7 +318,8 @@ def _write(
     try:
         return replace(table.jobs.complete(job, []), repeated=job.job.repeated)
     except mor.errors.WriterExpiredError:
-        if arguments.token is None:
+        if token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        return table.jobs.complete(replace(arguments, schema_mode="strict").plan(table, written), [])
+        again = table.jobs.plan(operation, written, token=token, **{**settings, "schema_mode": "strict"})
+        return table.jobs.complete(again, [])

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
-
-if TYPE_CHECKING:
-    pass
 
 MORE_MAX: Final = 2
 """Added columns at most."""
