@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -40,14 +40,8 @@ from crdt_mor.cli.options import (
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
 from crdt_mor.cli.rules import document
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import words_of_bytes
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
-else:
-    pl = Late("polars")
 
 
 class ClusterOrder(StrEnum):

@@ -21,11 +21,9 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs
 from crdt_mor.cli.type_names import type_of
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import Late, pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from crdt_mor.api import files
     from crdt_mor.api import files_csv as csv_rows
     from crdt_mor.api import files_int96 as int96
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from crdt_mor.api.files_csv import CsvFormat
     from crdt_mor.columns import text_types
 else:
-    pa = Late("pyarrow")
     files = Late("crdt_mor.api.files")
     csv_rows = Late("crdt_mor.api.files_csv")
     int96 = Late("crdt_mor.api.files_int96")

@@ -15,19 +15,12 @@ import traceback
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import crdt_mor as mor
 from crdt_mor.cli import interrupted, render
 from crdt_mor.cli.wording import FIRST_FACT, in_options
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
-else:
-    pl = Late("polars")
-    pa = Late("pyarrow")
+from crdt_mor.ground.late_imports import pa, pl
 
 REFUSED: Final = 1
 """The request failed."""

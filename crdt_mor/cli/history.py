@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,8 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.ground.late_imports import pl
 from crdt_mor.model.policies import plural
-
-if TYPE_CHECKING:
-    import polars as pl
 
 HISTORY_ROWS = 20
 MESSAGES_MAX = 3

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.python_values import records
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import Late, pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.csv as pc
 
     from crdt_mor.columns import types
 else:
-    pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
     types = Late("crdt_mor.columns.types")
 

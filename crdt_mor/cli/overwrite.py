@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,12 +12,7 @@ from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = Late("pyarrow")
+from crdt_mor.ground.late_imports import pa
 
 A_PARTITION = "a value of the partition column, or a path (day=2026-01-31)"
 Partitions = Annotated[

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = Late("pyarrow")
+from crdt_mor.ground.late_imports import pa
 
 
 def values(column: pa.Array | pa.ChunkedArray, *, maps_as_dicts: bool = False) -> list[Any]:

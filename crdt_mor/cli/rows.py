@@ -14,10 +14,9 @@ import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.python_values import records, values
 from crdt_mor.cli.render import Output
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import Late, pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.ipc as ipc
     import pyarrow.parquet as pq
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 else:
     kinds = Late("crdt_mor.columns.kinds")
     types = Late("crdt_mor.columns.types")
-    pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
     ipc = Late("pyarrow.ipc")
     pq = Late("pyarrow.parquet")

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import Late, pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from crdt_mor.columns import kinds
 else:
-    pa = Late("pyarrow")
     kinds = Late("crdt_mor.columns.kinds")
 
 _NESTED: Final = re.compile(r"(?P<name>\w+)<(?P<inner>.*)>(?:\[(?P<size>\d+)\])?", re.DOTALL)

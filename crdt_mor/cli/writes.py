@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,7 @@ from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.keys import key_rows
 from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri, Wait
 from crdt_mor.cli.render import Output
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from crdt_mor.ground.late_imports import pa
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines files, or s3://…; several make one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]

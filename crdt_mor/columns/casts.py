@@ -6,7 +6,6 @@ Arrow's safe casts check the values. If a cast fails, the first bad row is found
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,7 @@ from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
 from crdt_mor.columns.types import inner_pairs, stored_type, values_of, without_views
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
+from crdt_mor.ground.late_imports import pc
 
 _DIGITS_OF_INT64 = 19
 _OF_CASTS = "whole number of days"

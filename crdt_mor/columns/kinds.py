@@ -11,19 +11,14 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
+from crdt_mor.ground.late_imports import pc
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIME: Final = pa.time64("us")

@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -20,12 +20,7 @@ import pyarrow.types as pt
 from crdt_mor.columns.casts import offsets_of, to_declared
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.types import is_list, values_of
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
+from crdt_mor.ground.late_imports import pc
 
 LONG_NUMBER: Final = r"[0-9][0-9.]{15,}|[eE][-+]?[0-9]{3,}"
 """A number with many digits or a large exponent, perhaps inexact as a double."""

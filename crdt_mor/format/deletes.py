@@ -41,14 +41,12 @@ from crdt_mor.format.deletes_ordering import (
     length_prefix,
     typed_ordering,
 )
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import Late, pc
 
 if TYPE_CHECKING:
     import fastavro
-    import pyarrow.compute as pc
 else:
     fastavro = Late("fastavro")
-    pc = Late("pyarrow.compute")
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")

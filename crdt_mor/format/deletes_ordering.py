@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from crdt_mor.columns import decimals
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.format import avro
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
+from crdt_mor.ground.late_imports import pc
 
 Json: TypeAlias = "str | bool | int | list[Json] | dict[str, Json] | None"
 

@@ -11,18 +11,13 @@ reproduces that, because a key in another bucket would live twice.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
+from crdt_mor.ground.late_imports import pc
 
 Hashes = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]

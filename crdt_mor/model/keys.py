@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,13 +25,8 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import empty_texts, text_scalar
 from crdt_mor.columns.types import values_of
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import pc
 from crdt_mor.model import java_hash
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The path of null or empty partition values."""

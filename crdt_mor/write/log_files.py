@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,7 @@ from crdt_mor.errors import CommitUnknownError, SnapshotExpiredError, StorageUna
 from crdt_mor.events.write import DroppedHistoryError, TakenOverError
 from crdt_mor.format.base_file import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
-from crdt_mor.ground.late_imports import Late
+from crdt_mor.ground.late_imports import pc
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
@@ -34,11 +34,6 @@ from crdt_mor.model.names import LogFileName, join_path
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Chunks, Durable, Store
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
 
 BUCKET = "__bucket"
 
