@@ -59,7 +59,7 @@ class ScriptedStore(WatchedStore):
         self.script = script
 
     def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        answer: T = self.script(operation, path, lambda: super(ScriptedStore, self).around(operation, path, call))
+        answer: T = super().around(operation, path, lambda: self.script(operation, path, call))
         return answer
 
 

@@ -27,6 +27,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Store
 from tests.driving import nonce_in_hex, one_by_one
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
@@ -40,7 +41,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000
-        self.store = MemoryStore(self.now_ms)
+        self.store: Store = MemoryStore(self.now_ms)
         self.count = 0
         self.store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
 

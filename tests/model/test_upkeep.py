@@ -29,36 +29,26 @@ from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.driving import nonce_in_hex, one_by_one
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
-
-
-class StubbornStore(MemoryStore):
-    """Some objects cannot be deleted; `attempts` counts how often somebody tried."""
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        super().__init__(now_ms)
-        self.stuck: set[str] = set()
-        self.attempts = 0
-
-    def delete(self, path: str) -> None:
-        if path in self.stuck:
-            self.attempts += 1
-            raise StorageUnavailableError(f"EACCES {path}")
-        super().delete(path)
+from tests.stores import ScriptedStore, refusing
 
 
 class Upkeep(Scene):
-    """A table on such a store; the writers' clocks are `ahead_ms` ahead of it."""
+    """A table some of whose objects are `stuck`: nobody can delete them. The writers' clocks are `ahead_ms` ahead."""
 
-    store: StubbornStore
+    store: ScriptedStore
 
     def __init__(self) -> None:
-        self.ahead_ms = 0
+        self.ahead_ms, self.stuck = 0, set[str]()
         super().__init__()
-        self.store = StubbornStore(lambda: self.ms)
+        self.store = ScriptedStore(MemoryStore(lambda: self.ms), refusing("delete", of=lambda path: path in self.stuck))
         self.store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
 
     def now_ms(self) -> int:
         return self.ms + self.ahead_ms
+
+    def attempts(self) -> int:
+        """How often somebody tried to delete what is stuck."""
+        return sum(path in self.stuck for path in self.store.paths("delete"))
 
 
 @pytest.fixture
@@ -72,20 +62,20 @@ def scene() -> Upkeep:
 def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_once_a_minute(scene: Upkeep) -> None:
     _, begun = scene.begin()
     file = scene.stage(begun)
-    scene.store.stuck = {file.path}
+    scene.stuck = {file.path}
     scene.ms += 100_000
     scene.begin(expiry_ms=50_000)
-    tried = scene.store.attempts
+    tried = scene.attempts()
     for _ in range(50):
         scene.ms += 100
         scene.commit()
-    assert scene.store.attempts == tried, "not at every commit"
+    assert scene.attempts() == tried, "not at every commit"
     assert scene.tail().find_rolled_back(begun.requested), "not forgotten as long as there is something of it"
     assert f"{begun.requested}.deltacommit.inflight" in scene.hudi()
     scene.ms += 61_000
     scene.commit()
-    assert scene.store.attempts == tried + 1
-    scene.store.stuck = set()
+    assert scene.attempts() == tried + 1
+    scene.stuck = set()
     for _ in range(2):
         scene.ms += 61_000
         scene.commit()
@@ -96,12 +86,12 @@ def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_on
 
 def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(scene: Upkeep) -> None:
     value, begun = scene.begin()
-    scene.store.stuck = {put.path for put in scene.run(PUBLISHER.projector.files(value))}
+    scene.stuck = {put.path for put in scene.run(PUBLISHER.projector.files(value))}
     scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     for _ in range(2):
         scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().find_rolled_back(begun.requested)
-    scene.store.stuck = set()
+    scene.stuck = set()
     for _ in range(2):
         scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().rolled_back == ()
@@ -296,12 +286,11 @@ def test_a_store_that_does_not_answer_ends_no_heartbeat() -> None:
     environment = SimulatedEnvironment()
     touched: list[int] = []
 
-    class Failing(MemoryStore):
-        def touch(self, path: str) -> None:
-            touched.append(environment.now_ms())
-            raise StorageUnavailableError("no answer")
+    def unanswered(operation: str, path: str, call: Callable[[], Any]) -> None:
+        touched.append(environment.now_ms())
+        raise StorageUnavailableError("no answer")
 
-    with beating(Failing(environment.now_ms), environment, from_ms(0), 1_000):
+    with beating(ScriptedStore(MemoryStore(), unanswered), environment, from_ms(0), 1_000):
         environment.sleep(1)
     assert len(touched) == 5
     assert [b - a for a, b in itertools.pairwise(touched)] == [200] * 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -13,29 +13,11 @@ from crdt_mor.errors import TableNotFoundError
 from crdt_mor.model.timeline_parts import completed_name
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import completions_of, hudi_folder_of, session_of, tail_of
-
-T = TypeVar("T")
+from tests.stores import ScriptedStore
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
 Rows = frozenset[tuple[object, ...]]
-
-
-class StoppedStore(DelegatingStore):
-    """A store that lets something happen once, before one of its calls: any of them, reads as well."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store)
-        self.calls = 0
-        self.at: dict[int, Callable[[], object]] = {}
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        self.calls += 1
-        happens = self.at.pop(self.calls, None)
-        if happens is not None:
-            happens()
-        return call()
 
 
 class Copied:
@@ -45,13 +27,21 @@ class Copied:
         self.environment = SimulatedEnvironment()
         self.source = MemoryStore(self.environment.now_ms)
         self.target = MemoryStore(self.environment.now_ms)
-        self.stopped = StoppedStore(self.source)
+        self.stopped = ScriptedStore(self.source, self._stop)
+        self.at: dict[int, Callable[[], object]] = {}
+        """What happens once before one of the calls of the copied table's store, of any kind."""
         self.table = Table.create(
             "t", SCHEMA, key=["id", "p"], partition_by="p", buckets=2, store=self.source, environment=self.environment
         )
         self.shown: dict[int, Rows] = {}
         self.writes = 0
         self.note()
+
+    def _stop(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        happens = self.at.pop(len(self.stopped.calls), None)
+        if happens is not None:
+            happens()
+        return call()
 
     # --- what happens to the table --------------------------------------------------------------------------------
 
@@ -124,9 +114,9 @@ class Copied:
     def copy(self, *, update: bool = False, target: object = None) -> int:
         """Copy the table, as another process would; how many calls of the table's store that took."""
         table = Table.open("t", store=self.stopped, environment=self.environment)
-        self.stopped.calls = 0
+        self.stopped.calls.clear()
         table.copy("c", update=update, verify=False, store=target or self.target)  # type: ignore[arg-type]
-        return self.stopped.calls
+        return len(self.stopped.calls)
 
     def opened(self) -> Table | None:
         """The copy; None where there is none that can be opened."""

@@ -18,12 +18,9 @@ from crdt_mor import InvalidInputError
 from crdt_mor.errors import TableMovedError
 from crdt_mor.results import MigrationProgress
 from crdt_mor.store.protocol import Store
+from crdt_mor.testing.faults import ProcessDied
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import History, Open
-
-
-class KilledError(Exception):
-    """The process of a migration dies."""
 
 
 @dataclass
@@ -45,7 +42,7 @@ class Moves(History):
             try:
                 self.table.maintenance.migrate(uri, on_progress=partial(self.beside, attempt), store=store, **wanted)
                 break
-            except KilledError:
+            except ProcessDied:
                 self.killed += 1
                 self.note("migration killed")
                 if cancel and self.cancel_migration(store):
@@ -82,7 +79,7 @@ class Moves(History):
         elif progress.phase in ("copy", "follow"):
             self.write_on()
         if attempt < 4 and self.random.random() < 0.25:
-            raise KilledError
+            raise ProcessDied
 
     def end_open(self) -> None:
         """The table is closed, and waits for what is pending."""

@@ -68,7 +68,7 @@ def disturbed(update: bool, act: str, calls: Sequence[int]) -> tuple[Copied, int
     if update:
         made.copy()
         made.write()
-    made.stopped.at = dict.fromkeys(calls, getattr(made, act))
+    made.at = dict.fromkeys(calls, getattr(made, act))
     return made, made.copy(update=update)
 
 

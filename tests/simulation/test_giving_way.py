@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events import group, sweep
 from crdt_mor.events.one_event import LoneWrite
 from crdt_mor.hudi.projection import Projector, TablePublisher
@@ -31,6 +30,7 @@ from crdt_mor.store.protocol import Stat, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
+from tests.stores import ScriptedStore, refusing
 from tests.tiers import slow
 
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=1)))
@@ -206,15 +206,11 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
 
 
 def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) -> None:
-    class Refusing(LocalStore):
-        def list(self, folder: str) -> builtins.list[Stat]:
-            if folder == POSTS:
-                raise StorageUnavailableError(f"not now. folder={folder}")
-            return super().list(folder)
-
     schema = pa.schema([("id", pa.string())])
     table = Table.create(tmp_path / "t", schema, key="id", buckets=1)
-    session_of(table)._store = Refusing(tmp_path / "t")
+    session_of(table)._store = ScriptedStore(
+        LocalStore(tmp_path / "t"), refusing("list", of=lambda path: path == POSTS)
+    )
     table.upsert(pa.table({"id": ["a"]}, schema=schema))
     assert table.scan().to_arrow().num_rows == 1
 

@@ -44,6 +44,7 @@ from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing import SimulatedEnvironment
 from tests.driving import nonce_in_hex
 from tests.simulation.actors import PUBLISHER
+from tests.stores import ScriptedStore, refusing
 
 TABLE = "the-table"
 FIRST = Timeline(1, "first", from_ms(1_000), "[]", swept=from_ms(1_700_000_000_000), table_id=TABLE)
@@ -126,13 +127,6 @@ def test_nothing_begins_in_a_table_that_has_moved() -> None:
 # --- posting ----------------------------------------------------------------------------------------------------------
 
 
-class Refusing(MemoryStore):
-    """A store that deletes nothing."""
-
-    def delete(self, path: str) -> None:
-        raise StorageUnavailableError(f"not now. path={path}")
-
-
 Meet = Callable[[Any], None]
 
 
@@ -210,7 +204,7 @@ def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:
 
 def test_a_writer_whose_post_cannot_be_removed_goes_on() -> None:
     environment = SimulatedEnvironment()
-    store = Refusing(environment.now_ms)
+    store = ScriptedStore(MemoryStore(environment.now_ms), refusing("delete"))
     store.put(version_path(1), FIRST.encode())
     value, pending = run(
         write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment

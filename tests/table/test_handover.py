@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -17,37 +17,15 @@ from crdt_mor.model.handover import own_properties
 from crdt_mor.model.instant import EPOCH, begin_after, from_ms, tick_after, to_datetime, to_ms
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store import MemoryStore
-from crdt_mor.store.protocol import Durable
 from crdt_mor.testing import SimulatedEnvironment
+from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from tests.inside import session_of, tail_of
 from tests.simulation.foreign_commits import SCHEMA, rows
+from tests.stores import Dying, ScriptedStore
 
 MODE, ORDERING = "hoodie.record.merge.mode", "hoodie.table.ordering.fields"
 BACK = "table.maintenance.takeback(), or crdt-mor takeback"
-
-
-class Power(BaseException):  # no `Exception`: a process that is killed handles none
-    """The process is killed."""
-
-
-class Dying(MemoryStore):
-    """A store whose process is killed before its put or delete number `left` from now; -1: it is not."""
-
-    left = -1
-
-    def _step(self) -> None:
-        if self.left == 0:
-            raise Power
-        self.left -= self.left > 0
-
-    def put(self, path: str, data: object, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        self._step()
-        return super().put(path, data, durable=durable, after=after)  # type: ignore[arg-type]
-
-    def delete(self, path: str) -> None:
-        self._step()
-        super().delete(path)
 
 
 @pytest.fixture
@@ -56,12 +34,12 @@ def clock() -> SimulatedEnvironment:
 
 
 @pytest.fixture
-def store(clock: SimulatedEnvironment) -> Dying:
-    return Dying(clock.now_ms)
+def store(clock: SimulatedEnvironment) -> MemoryStore:
+    return MemoryStore(clock.now_ms)
 
 
 @pytest.fixture
-def table(store: Dying, clock: SimulatedEnvironment) -> Table:
+def table(store: MemoryStore, clock: SimulatedEnvironment) -> Table:
     made = Table.create("t", SCHEMA, key="k", buckets=2, store=store, environment=clock)
     made.upsert(rows("a", "b", "c"))
     made.delete(keys=["b"])
@@ -101,7 +79,7 @@ def hudi(table: Table, clock: SimulatedEnvironment, *written: str) -> None:
     clock.sleep(1)
 
 
-def test_there_and_back(table: Table, store: Dying, clock: SimulatedEnvironment) -> None:
+def test_there_and_back(table: Table, store: MemoryStore, clock: SimulatedEnvironment) -> None:
     before = store.read(PROPERTIES)
     assert said(store) == OURS
     table.maintenance.handover()
@@ -146,7 +124,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
 
 
 def test_nothing_begins_meanwhile_also_where_a_process_has_not_seen_it(
-    table: Table, store: Dying, clock: SimulatedEnvironment
+    table: Table, store: MemoryStore, clock: SimulatedEnvironment
 ) -> None:
     table.maintenance.savepoint("first")
     other = Table.open("t", store=store, environment=clock)
@@ -164,7 +142,7 @@ def test_nothing_begins_meanwhile_also_where_a_process_has_not_seen_it(
     assert keys(table) == ["a", "c", "z"]
 
 
-def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, store: Dying) -> None:
+def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, store: MemoryStore) -> None:
     """A process may die between the event and the properties, and its event is what no other can pass."""
     table.maintenance.savepoint("first")
     table.maintenance.handover()
@@ -180,6 +158,11 @@ def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, 
     assert said(store) == PLAIN
 
 
+def dying(store: MemoryStore, left: int, clock: SimulatedEnvironment) -> Table:
+    """The table, as a process opens it that does so many changes and dies."""
+    return Table.open("t", store=ScriptedStore(store, Dying(at=left + 1)), environment=clock)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["handover", "takeback"])
 def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_with(
@@ -187,19 +170,17 @@ def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_w
 ) -> None:
     died = set()
     for left in range(30):
-        store = Dying(clock.now_ms)
+        store = MemoryStore(clock.now_ms)
         table = Table.create("t", SCHEMA, key="k", buckets=1, store=store, environment=clock)
         table.upsert(rows("a"))
         table.maintenance.compact()
         if call == "takeback":
             table.maintenance.handover()
             hudi(table, clock, "b")
-        store.left = left
         try:
-            getattr(table.maintenance, call)()
-        except Power:
+            getattr(dying(store, left, clock).maintenance, call)()
+        except ProcessDied:
             died.add(left)
-        store.left = -1
         other = Table.open("t", store=store, environment=clock)
         assert keys(other) == (["a"] if call == "handover" else ["a", "b"])
         has_event = (tail_of(other).handed_over == EPOCH) is (call == "takeback")
@@ -221,14 +202,12 @@ def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_w
 def test_a_handover_that_died_while_it_compacted_goes_on(clock: SimulatedEnvironment) -> None:
     """Its plan is open, or completed and Hudi was not told of it: neither was begun by anybody else."""
     for left in count():
-        store = Dying(clock.now_ms)
+        store = MemoryStore(clock.now_ms)
         table = Table.create("t", SCHEMA, key="k", buckets=1, store=store, environment=clock)
         table.upsert(rows("a"))
-        store.left = left
         try:
-            table.maintenance.handover()
-        except Power:
-            store.left = -1
+            dying(store, left, clock).maintenance.handover()
+        except ProcessDied:
             other = Table.open("t", store=store, environment=clock)
             other.maintenance.handover()
             assert said(store) == PLAIN
@@ -248,7 +227,9 @@ def test_what_is_under_way_stays_ours(table: Table, clock: SimulatedEnvironment)
     assert keys(table) == ["a", "c", "x"]
 
 
-def test_a_table_is_not_taken_back_while_hudi_writes(table: Table, store: Dying, clock: SimulatedEnvironment) -> None:
+def test_a_table_is_not_taken_back_while_hudi_writes(
+    table: Table, store: MemoryStore, clock: SimulatedEnvironment
+) -> None:
     table.maintenance.handover()
     instant = from_ms(to_ms(tail_of(table).clock) + 1000)
     folder = session_of(table).publisher.projector.folder
@@ -259,7 +240,7 @@ def test_a_table_is_not_taken_back_while_hudi_writes(table: Table, store: Dying,
     assert said(store) == PLAIN
 
 
-def test_what_hudi_has_left_behind_goes_first(table: Table, store: Dying) -> None:
+def test_what_hudi_has_left_behind_goes_first(table: Table, store: MemoryStore) -> None:
     """A try that Hudi refuses may leave it; Hudi's writers would fail after the table was handed over."""
     instant = from_ms(to_ms(tail_of(table).clock) + 1000)
     left = f"{session_of(table).publisher.projector.folder}/{TimelineFileName(instant, 'deltacommit', 'requested')}"
@@ -294,7 +275,7 @@ def test_hadoops_checksum_of_the_properties_goes_with_them(fast_path: Path) -> N
 
 
 def test_what_sums_a_table_up_says_that_hudis_writers_have_it(
-    table: Table, store: Dying, clock: SimulatedEnvironment
+    table: Table, store: MemoryStore, clock: SimulatedEnvironment
 ) -> None:
     """Whatever is refused later says so; a person who looks first has to find it, too."""
     said = "takes no writes here until maintenance.takeback()"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from crdt_mor.planners.erasure import Erasure
 from crdt_mor.services import erasure, maintain_inline, service
 from crdt_mor.services import maintain as engine
 from crdt_mor.services.clean import Cleaner
+from crdt_mor.testing.faults import ProcessDied
 from tests.inside import session_of
 from tests.simulated import Simulated
 from tests.stores import ScriptedStore, WatchedStore, refusing
@@ -230,16 +232,10 @@ def test_a_plan_that_cannot_be_executed_is_named_and_everything_else_is_done(
 def test_who_is_killed_in_the_middle_leaves_what_the_next_run_finishes(
     eager: Table, place: Place, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    class KilledError(BaseException):
-        pass
-
-    def killed(*_: Any) -> Any:
-        raise KilledError
-
     write(eager, 2)
     before = rows(eager)
-    monkeypatch.setattr(service, "execute" if at == "scheduled" else "complete", killed)
-    with pytest.raises(KilledError):
+    monkeypatch.setattr(service, "execute" if at == "scheduled" else "complete", Mock(side_effect=ProcessDied))
+    with pytest.raises(ProcessDied):
         eager.maintenance.maintain()
     monkeypatch.undo()
     assert len(place.open().maintenance.plans.open()) == 1

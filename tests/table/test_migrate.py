@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,12 +28,12 @@ from crdt_mor.results import Migrated, MigrationProgress
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.open import absolute
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
+from crdt_mor.testing.faults import ProcessDied
 from tests.inside import session_of, tail_of
+from tests.stores import Dying, ScriptedStore
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
 
-T = TypeVar("T")
 Move = Callable[..., Migrated]
 
 ROWS = [("a", "eu", 1), ("b", "eu", 2), ("c", "us", 3), ("d", "us", 4)]
@@ -88,12 +87,8 @@ def at(phase: str, do: Callable[[], object], *, parts: int | None = None) -> Cal
 closed = "settle"
 
 
-class GoneError(Exception):
-    """The process of a migration goes away."""
-
-
 def die() -> None:
-    raise GoneError
+    raise ProcessDied
 
 
 # --- what arrives -----------------------------------------------------------------------------------------------------
@@ -482,7 +477,7 @@ def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Mo
 
 
 def test_what_goes_on_asks_for_the_same(table: Table, there: Place, move: Move) -> None:
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         move(table, buckets=3, on_progress=at("copy", die))
     with pytest.raises(TableExistsError, match="another buckets"):
         move(table, buckets=4)
@@ -536,7 +531,7 @@ def cancel(table: Table, there: Place, **options: Any) -> bool:
 @pytest.mark.parametrize("phase", ["copy", "settle"])
 def test_a_migration_is_given_up(table: Table, there: Place, move: Move, phase: str) -> None:
     assert not cancel(table, there)
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         move(table, on_progress=at(phase, die))
     if phase == closed:
         with pytest.raises(TableMovedError):
@@ -571,7 +566,7 @@ def test_nothing_is_given_up_once_the_new_table_takes_writes(table: Table, there
 
 
 def test_a_table_that_was_removed_is_said_to_be(table: Table, there: Place, move: Move) -> None:
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         move(table, on_progress=at("copy", die))
     nowhere = MemoryStore()
     with pytest.raises(InvalidInputError, match="removed=True"):
@@ -601,7 +596,7 @@ def test_a_migration_that_is_given_up_while_another_process_announces_it_leaves_
     here, there, elsewhere = MemoryStore(), MemoryStore(), MemoryStore()
     table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
     table.upsert(frame(*ROWS))
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
     beside(monkeypatch, "announce", lambda *_: Table.open("t", store=here).maintenance.cancel_migration(store=there))
     with pytest.raises(TableArrivingError, match="cancelled"):
@@ -615,7 +610,7 @@ def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_
     here, there = MemoryStore(), MemoryStore()
     table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
     table.upsert(frame(*ROWS))
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
     announced = tail_of(table).moving
     assert announced is not None
@@ -631,7 +626,7 @@ def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made
     here, there = MemoryStore(), MemoryStore()
     table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
     table.upsert(frame(*ROWS))
-    with pytest.raises(GoneError):
+    with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
     with pytest.raises(InvalidInputError, match=r"removed=True.*the new migration"):
         table.maintenance.migrate("moved", store=(empty := MemoryStore()))
@@ -650,38 +645,6 @@ def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Life:
-    """How many changes of stores a process makes before it dies."""
-
-    left: int
-    dead: bool = False
-
-
-class Mortal(DelegatingStore):
-    """A store as a process sees it that dies at some change, of whichever store."""
-
-    def __init__(self, store: MemoryStore, life: Life, *, after: bool) -> None:
-        super().__init__(store)
-        self._life = life
-        self._after = after
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        life = self._life
-        if life.dead:
-            raise ProcessDied
-        if operation not in CHANGES:
-            return call()
-        life.left -= 1
-        life.dead = life.left == 0
-        if life.dead and not self._after:
-            raise ProcessDied
-        result = call()
-        if life.dead:
-            raise ProcessDied
-        return result
-
-
 class Scene:
     """A table in memory with rows, deletes and a state, and a place in memory to move to."""
 
@@ -696,8 +659,8 @@ class Scene:
 
     def lives(self, at: int, *, after: bool, **wanted: Any) -> bool:
         """Migrate in a process that dies at that change; whether it came to the end."""
-        life = Life(at)
-        source, target = (Mortal(store, life, after=after) for store in (self.source, self.target))
+        dying = Dying(at=at, after=after)
+        source, target = (ScriptedStore(store, dying) for store in (self.source, self.target))
         table = Table.open("t", store=source, environment=self.environment)
         try:
             table.maintenance.migrate("moved", store=target, buckets=2, on_progress=self.beside, **wanted)
@@ -757,8 +720,8 @@ def test_a_process_may_die_giving_up_and_another_one_goes_on(every: int) -> None
     for moment in range(1, 100, every):
         scene = Scene()
         assert not scene.lives(40, after=True)
-        life = Life(moment)
-        source, target = (Mortal(store, life, after=True) for store in (scene.source, scene.target))
+        dying = Dying(at=moment, after=True)
+        source, target = (ScriptedStore(store, dying) for store in (scene.source, scene.target))
         table = Table.open("t", store=source, environment=scene.environment)
         try:
             table.maintenance.cancel_migration(store=target)

@@ -25,11 +25,8 @@ from crdt_mor.model.names import data_file_name
 from crdt_mor.store import disk as disk_calls
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import ProcessDied
 from tests.table.helpers import Make, frame, rows
-
-
-class Killed(BaseException):
-    """The process is gone, between the link and the fsync of the folder."""
 
 
 class Disk:
@@ -114,17 +111,17 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
         link(source, target)
         if part in target and holds in Path(target).read_bytes():
             dead = True
-            raise Killed
+            raise ProcessDied
 
     def answer(what: str, path: str) -> AbstractContextManager[None]:
         if dead:
-            raise Killed
+            raise ProcessDied
         return answering(what, path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "link", die)
         patch.setattr(disk_calls, "answering", answer)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessDied):
             what()
 
 

@@ -6,7 +6,9 @@ Whatever class the store raises. A store that a user hands in may raise any.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from itertools import count
+from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -25,15 +27,12 @@ from crdt_mor.errors import (
 from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS
 from crdt_mor.store import MemoryStore, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.testing.faults import DelegatingStore
 from tests.failing import URI, FailingBucket, answered
 from tests.inside import hudi_folder_of, session_of
 from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
-from tests.stores import ScriptedStore, WatchedStore, refusing
+from tests.stores import Script, ScriptedStore, first, refusing
 from tests.tiers import slow
-
-T = TypeVar("T")
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -44,22 +43,20 @@ ERRORS = [
 ]  # fmt: skip
 
 
-class Failing(DelegatingStore):
-    """A store that raises an error at each call that `fails`, from the first put on that `starts` it."""
+def failing(
+    error: Exception, starts: Callable[[str], bool], fails: Callable[[str, str], bool], begun: list[str]
+) -> Script:
+    """A script that raises an error at each call that `fails`, once `begun` has a put that `starts` it."""
 
-    def __init__(
-        self, store: Store, error: Exception, starts: Callable[[str], bool], fails: Callable[[str, str], bool]
-    ):
-        super().__init__(store)
-        self._error, self._starts, self._fails = error, starts, fails
-        self.has_begun = False
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self.has_begun and self._fails(operation, path):
-            raise self._error
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if begun and fails(operation, path):
+            raise error
         result = call()
-        self.has_begun = self.has_begun or (operation == "put" and self._starts(path))
+        if operation == "put" and starts(path):
+            begun.append(path)
         return result
+
+    return script
 
 
 def rows(*ids: str, n: int = 1) -> pa.Table:
@@ -121,14 +118,15 @@ def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outc
     table = world.create(SCHEMA, key="id", buckets=1)
     table.upsert(rows("a"))
     assert "timeline" in hudi_folder_of(table)
-    store = Failing(world.store, error, is_decided_by(verb), fails)
+    begun: list[str] = []
+    store = ScriptedStore(world.store, failing(error, is_decided_by(verb), fails, begun))
     opened = Table.open("simulated", store=store, environment=world.environment)
     told = ""
     try:
         VERBS[verb](opened)
     except CommitUnknownError as found:
         told = str(found)
-    assert store.has_begun
+    assert begun
     assert "nothing was published" not in told
 
 
@@ -145,17 +143,16 @@ STEPS: dict[str, tuple[Callable[[Table], Any], Callable[[Table], Any]]] = {
 """Calls that go on after their event: what precedes the table's last upsert, and the call."""
 
 
-class FailingFrom(WatchedStore):
-    """A store that refuses every call from one on."""
+def failing_from(at: int | None) -> Script:
+    """A script that refuses every call from one on."""
+    numbers = count()
 
-    def __init__(self, store: Store, at: int | None) -> None:
-        super().__init__(store)
-        self._at = at
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self._at is not None and len(self.calls) >= self._at:
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if at is not None and next(numbers) >= at:
             raise StorageRefusedError(SAID)
-        return super().around(operation, path, call)
+        return call()
+
+    return script
 
 
 def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError | None, int]:
@@ -167,7 +164,7 @@ def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError
     prepare(table)
     table.upsert(rows("b"))
     before = _shown(table)
-    store = FailingFrom(world.store, at)
+    store = ScriptedStore(world.store, failing_from(at))
     told = None
     try:
         call(Table.open("simulated", store=store, environment=world.environment))
@@ -200,7 +197,7 @@ def test_a_step_after_the_event_that_fails_does_not_say_that_nothing_was_publish
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(error: Exception) -> None:
     world = Simulated()
-    store = Failing(world.store, error, lambda path: path == PROPERTIES, everything)
+    store = ScriptedStore(world.store, failing(error, lambda path: path == PROPERTIES, everything, []))
     with pytest.raises(CommitUnknownError) as told:
         Table.create("simulated", SCHEMA, key="id", store=store, environment=world.environment)
     assert "nothing was published" not in str(told.value)
@@ -215,7 +212,7 @@ def test_a_table_that_was_made_is_not_told_as_unpublished(verb: str) -> None:
         world = Simulated()
         table = world.create(SCHEMA, key="id", buckets=1)
         table.upsert(rows("a"))
-        there = FailingFrom(MemoryStore(world.environment.now_ms), at)
+        there = ScriptedStore(MemoryStore(world.environment.now_ms), failing_from(at))
         settings: dict[str, Any] = {"key": "id", "buckets": 1, "store": there, "environment": world.environment}
         calls: dict[str, Callable[[], object]] = {
             "copy": lambda: table.copy("there", store=there),
@@ -254,17 +251,11 @@ def _takes_writes(store: Store, environment: SimulatedEnvironment) -> bool:
 def test_a_version_that_is_put_by_a_call_that_raises_is_a_commit(error: Exception) -> None:
     """A class that no store should raise says nothing of the object, so it is read back."""
 
-    class Raising(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            result = call()
-            if operation == "put" and path.startswith(VERSIONS):
-                raise error
-            return result
-
     world = Simulated()
     table = world.create(SCHEMA, key="id", buckets=1)
     table.upsert(rows("a"))
-    opened = Table.open("simulated", store=Raising(world.store), environment=world.environment)
+    raising = first("put", lambda path: path.startswith(VERSIONS), Mock(side_effect=error), after=True)
+    opened = Table.open("simulated", store=ScriptedStore(world.store, raising), environment=world.environment)
     assert opened.upsert(rows("b")).rows == 1
     assert table.count() == 2
 

@@ -17,6 +17,7 @@ from crdt_mor.parts import PartDone, UpdatePart
 from crdt_mor.payloads import ORSet
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import ProcessDied
 from tests.table.helpers import SCHEMA, Places, frame, rows, sent
 from tests.table.staging import TABLES, leftovers
 from tests.tiers import only
@@ -202,9 +203,6 @@ def test_a_later_update_waits_for_one_in_parts() -> None:
 
 
 def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
-    class Died(BaseException):
-        pass
-
     table = filled(make())
     before = rows(table)
     driver = Table.open("memory", store=table._store, environment=SimulatedEnvironment(stem="driver"))
@@ -213,9 +211,9 @@ def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
     def dying(parts: Parts) -> list[PartDone]:
         parts[0].execute()
         held.extend(parts)
-        raise Died
+        raise ProcessDied
 
-    with pytest.raises(Died):
+    with pytest.raises(ProcessDied):
         driver.update({"n": 0}, execute_parts=dying)
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)
     with pytest.raises(WriterExpiredError):

@@ -20,16 +20,18 @@ from crdt_mor.log import publish, tail
 from crdt_mor.log.outcome import all_completions, find_completion
 from crdt_mor.log.paths import SEGMENTS, VERSIONS, segment_path
 from crdt_mor.log.segments import fresh_completions
-from crdt_mor.log.steps import Delete, Put, Steps, perform
+from crdt_mor.log.steps import run
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, completed_name
+from crdt_mor.testing.faults import ProcessDied
 from tests.driving import nonce_in_hex, one_by_one
 from tests.inside import completions_of, run_sweep, session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.posting import post
 from tests.simulated import Simulated
+from tests.stores import Dying, ScriptedStore
 
 SMALL = 5_000
 """Bytes of a version that are few, however many files were committed."""
@@ -88,29 +90,6 @@ def test_whoever_helps_tells_hudi_of_the_same_files() -> None:
     assert scene.run(fresh_completions(scene.tail())) == ()
 
 
-class DiedError(Exception):
-    """The process is gone."""
-
-
-def dying(scene: Scene, steps: Steps[object], at: int, *, after: bool) -> None:
-    """Run steps up to their change number `at` of the store; raises `DiedError` just before or after it."""
-    reply: object = None
-    changes = 0
-    single = one_by_one(steps)
-    while True:
-        try:
-            step = single.send(reply)
-        except StopIteration:
-            return
-        changing = isinstance(step, (Put, Delete))
-        changes += changing
-        if changing and changes == at and not after:
-            raise DiedError
-        reply = perform(step, scene.store, scene)
-        if changing and changes == at and after:
-            raise DiedError
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_process_may_die_at_any_step_of_a_wide_commit(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +100,10 @@ def test_a_process_may_die_at_any_step_of_a_wide_commit(after: bool, monkeypatch
         scene = Scene()
         value, begun = scene.begin()
         files = files_of(begun.requested, 1_000)
+        steps = one_by_one(events.complete(PUBLISHER, value, begun, "UPSERT", files, None))
         try:
-            dying(scene, events.complete(PUBLISHER, value, begun, "UPSERT", files, None), at, after=after)
-        except DiedError:
+            run(steps, ScriptedStore(scene.store, Dying(at=at, after=after)), scene)
+        except ProcessDied:
             seen.add(check_after_death(scene, begun))
             continue
         assert at > 4, "a segment, a version, the completed file, the heartbeat"
