@@ -2,7 +2,7 @@
 
     post(table, rows)         another process has posted an upsert and is not heard of again
     in_a_crowd(table)         the next small write of this handle is posted, and commits what it finds
-    Meanwhile(store, run)     what another process does once a handle over this store has put its post
+    meanwhile(store, run)     what another process does once a handle over this store has put its post
 
 Neither threads nor real time: a post is an object, and the process that commits it needs nobody's help. The table's
 clock is to be a simulated one.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -24,12 +23,10 @@ from crdt_mor.model.authors import Author, application_of
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.posts import PostName
 from crdt_mor.store import Store
-from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.write.posts import post_of
 from crdt_mor.write.statements import Operation, RowsStatement, Statements
 from tests.inside import session_of, store_of, tail_of
-
-T = TypeVar("T")
+from tests.stores import ScriptedStore, WatchedStore, first
 
 _NUMBERS = count(1)
 
@@ -92,21 +89,15 @@ def post(
     return put(table, made(table, rows, statement, host=host, info=info, token=token, plain=plain), number=number)
 
 
-class Meanwhile(DelegatingStore):
-    """A store over which a process writes, while another one does something as soon as the first post is there.
+def _is_post(path: str) -> bool:
+    return path.startswith(f"{POSTS}/") and not is_event(path)
 
-    posted: how many whole writes were posted over it.
-    """
 
-    def __init__(self, store: Store, run: Callable[[], object] = lambda: None) -> None:
-        super().__init__(store)
-        self._run = run
-        self.posted = 0
+def meanwhile(store: Store, run: Callable[[], object]) -> ScriptedStore:
+    """A store over which a process writes, while another one does something as soon as the first post is there."""
+    return ScriptedStore(store, first("put", _is_post, run, after=True))
 
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        result = call()
-        if operation == "put" and path.startswith(f"{POSTS}/") and not is_event(path):
-            self.posted += 1
-            if self.posted == 1:
-                self._run()
-        return result
+
+def posted(store: WatchedStore) -> int:
+    """How many whole writes were posted over a store."""
+    return sum(map(_is_post, store.paths("put")))

@@ -14,21 +14,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
 from crdt_mor.errors import RestoreUnfinishedError, UnsupportedFeatureError
 from crdt_mor.events.restore import files_of_dropped
 from crdt_mor.events.session import Session
 from crdt_mor.store.local import LocalStore
-from crdt_mor.testing.faults import DelegatingStore, ProcessDied
+from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import look_for_hudi, session_of
 from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, swept
 from tests.interop.upkeep_histories import CUSTOM, STEPS, UpkeepHistory
+from tests.stores import Dying, ScriptedStore
 
-T = TypeVar("T")
 Look = Callable[[UpkeepHistory], None]
 
 HUDIS = ".hoodie/timeline/"
@@ -39,48 +39,24 @@ MEANWHILE = (*(3 * ("commit", "compact")), "archive", "clean to the last commit"
 """What others do at least until it wakes, often: then the completion that it was to tell of is dropped."""
 
 
-class FrozenStore(DelegatingStore):
-    """The store of a process that freezes before one of its puts in Hudi's timeline, and dies after it.
-
-    before: how many such puts it still does. others: what happens while it is frozen.
-    """
-
-    def __init__(self, store: LocalStore, before: int, others: Callable[[str], None]) -> None:
-        super().__init__(store)
-        self._before, self._others = before, others
-        self._dead = False
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self._dead:
-            raise ProcessDied
-        if operation != "put" or not path.startswith(HUDIS):
-            return call()
-        self._before -= 1
-        if self._before >= 0:
-            return call()
-        self._others(path)
-        call()
-        self._dead = True
-        raise ProcessDied
-
-
-class ForeignStore(DelegatingStore):
+def of_another(store: LocalStore) -> ScriptedStore:
     """The store of another user, who may delete only what this user has put, as in sticky folders."""
+    own: set[str] = set()
 
-    def __init__(self, store: LocalStore) -> None:
-        super().__init__(store)
-        self._own: set[str] = set()
-        self.refused: list[str] = []
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if operation in ("put", "copy"):
-            created = call()
-            self._own |= {path} if created else set()
-            return created
-        if operation == "delete" and path not in self._own and self.store.stat(path) is not None:
-            self.refused.append(path)
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation == "delete" and path not in own and store.stat(path) is not None:
             raise StorageUnavailableError(f"EPERM. path={path}")
-        return call()
+        answer = call()
+        if operation in ("put", "copy") and answer:
+            own.add(path)
+        return answer
+
+    return ScriptedStore(store, script)
+
+
+def is_told(operation: str, path: str) -> bool:
+    """Whether a process puts a file that Hudi is told by."""
+    return operation == "put" and path.startswith(HUDIS)
 
 
 class StallingHistory(UpkeepHistory):
@@ -95,7 +71,7 @@ class StallingHistory(UpkeepHistory):
         self.unfinished = 0
         """How many restores left something that its user might not remove."""
         self.is_frozen = False
-        self.foreign = ForeignStore(LocalStore(make.root))
+        self.foreign = of_another(LocalStore(make.root))
 
     def run(self, steps: int, look: Look) -> None:
         for name in ("commit", "compact", "commit", "freeze", "savepoint", "by another", "commit", "by another"):
@@ -126,8 +102,8 @@ class StallingHistory(UpkeepHistory):
             for name in names:
                 self._step(name, look)
 
-        store = FrozenStore(LocalStore(self.make.root), stalls.randrange(3), others)
-        self.table = Table.open(self.make.root, store=store)
+        dying = Dying(is_told, at=stalls.randrange(3) + 1, after=True, meanwhile=others)
+        self.table = Table.open(self.make.root, store=ScriptedStore(LocalStore(self.make.root), dying))
         what = stalls.choice(FROZEN)
         before = {*own.inspect.pending()["requested_at"].to_pylist()}
         self.steps.append(f"one that may freeze: {what}")

@@ -34,7 +34,7 @@ from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.write.statements import Operation
 from tests.inside import completions_of, session_of, store_of, tail_of
-from tests.posting import Meanwhile, in_a_crowd, post
+from tests.posting import in_a_crowd, meanwhile, post
 
 if TYPE_CHECKING:
     from tests.simulation.random_history import History, Statement
@@ -162,12 +162,12 @@ class Groups:
         mine = self._small_write(history)
         other, others = history.table, self._small_write(history)
 
-        def meanwhile() -> None:
+        def others_write() -> None:
             session_of(other).environment.sleep(0.001)
             told.append((others, others.run(in_a_crowd(other))))
 
         if self.chance.random() < MEANWHILE_SHARE:
-            store, environment = Meanwhile(store_of(table), meanwhile), session_of(table).environment
+            store, environment = meanwhile(store_of(table), others_write), session_of(table).environment
             table = history.opened_over(store, environment)
         if self.chance.random() < CROWDED_SHARE:
             in_a_crowd(table)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.protocol import Stat, Store
+from crdt_mor.store.protocol import Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
@@ -171,23 +172,18 @@ def test_a_writer_goes_on_after_a_while_whatever_others_do() -> None:
 def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Path) -> None:
     environment = SimulatedEnvironment()
 
-    class Clocked(LocalStore):
-        """A disk whose clock is the simulated one."""
+    touched_ms = 0
 
-        touched_ms: int | None = None
+    def clocked(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        """The clock of the disk is the simulated one."""
+        nonlocal touched_ms
+        if operation == "touch" and giving_way.is_request(path):
+            touched_ms = environment.now_ms()
+        if operation == "list":
+            return [replace(s, modified_ms=touched_ms) if giving_way.is_request(s.path) else s for s in call()]
+        return environment.now_ms() if operation == "now_ms" else call()
 
-        def now_ms(self) -> int:
-            return environment.now_ms()
-
-        def touch(self, path: str) -> None:
-            super().touch(path)
-            self.touched_ms = environment.now_ms() if giving_way.is_request(path) else self.touched_ms
-
-        def list(self, folder: str) -> builtins.list[Stat]:
-            found = super().list(folder)
-            return [Stat(s.path, s.size, self.touched_ms or 0) if giving_way.is_request(s.path) else s for s in found]
-
-    store = Clocked(tmp_path / "t")
+    store = ScriptedStore(LocalStore(tmp_path / "t"), clocked)
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
     table = Table.create(tmp_path / "t", schema, key="id", buckets=1, environment=environment)
     session_of(table)._store = store

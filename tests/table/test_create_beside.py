@@ -12,7 +12,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.testing import DelegatingStore
+from tests.stores import ScriptedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 URI = "memory://t"
@@ -28,31 +28,28 @@ def made(store: mor.store.Store, *, exist_ok: bool = False) -> mor.Table:
     return mor.Table.create(URI, SCHEMA, key="id", buckets=1, store=store, exist_ok=exist_ok)
 
 
-class Beside(DelegatingStore):
-    """Lets another process make the table and commit a row, before the operation of some number, if it is first."""
-
-    def __init__(self, store: mor.store.Store, moment: int) -> None:
-        super().__init__(store)
-        self.left: int = moment
-
-    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-        self.left -= self.store.stat(PROPERTIES) is None
-        if self.left == 0:
-            with suppress(mor.errors.TableExistsError):  # a load under way keeps the other process out
-                made(self.store).upsert(rows(7))
-            self.left = -1
-        return call()
-
-
 def outcomes(call: Call) -> Iterator[mor.Table | mor.CrdtMorError]:
-    """The outcome of a call, beside a process that makes the table at its first moment, at its second, and so on."""
+    """The outcome of a call, beside a process that makes the table at its first moment, at its second, and so on.
+
+    It commits a row as well, unless the call's own process is the first.
+    """
     for moment in range(1, 200):
-        beside = Beside(MemoryStore(), moment)
+        store, left = MemoryStore(), moment
+
+        def beside(operation: str, path: str, call: Callable[[], Any], store: MemoryStore = store) -> Any:
+            nonlocal left
+            left -= store.stat(PROPERTIES) is None
+            if left == 0:
+                with suppress(mor.errors.TableExistsError):  # a load under way keeps the other process out
+                    made(store).upsert(rows(7))
+                left = -1
+            return call()
+
         try:
-            yield call(beside)
+            yield call(ScriptedStore(store, beside))
         except mor.CrdtMorError as error:
             yield error
-        if beside.left >= 0:
+        if left >= 0:
             return
     pytest.fail("the call makes too many requests for this test")
 

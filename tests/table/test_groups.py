@@ -26,8 +26,9 @@ from crdt_mor.planners.way import POST_BYTES_MAX
 from crdt_mor.write import one_event
 from crdt_mor.write.posts import group_of
 from tests.inside import completions_of, hudi_folder_of, run_sweep, session_of, store_of, tail_of
-from tests.posting import Meanwhile, in_a_crowd, made, post, put
+from tests.posting import in_a_crowd, made, meanwhile, post, posted, put
 from tests.simulated import Simulated
+from tests.stores import WatchedStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("text", pa.string())])
 
@@ -104,7 +105,7 @@ def test_a_writer_whose_post_comes_to_break_a_rule_is_told(world: Simulated) -> 
     def add() -> None:
         opened(world).add_rules(check={"positive": "n > 0"})
 
-    mine = in_a_crowd(opened(world, Meanwhile(world.store, add)))
+    mine = in_a_crowd(opened(world, meanwhile(world.store, add)))
     with pytest.raises(mor.errors.ConstraintViolationError, match="positive"):
         mine.upsert(rows(7, n=-1))
     assert set(found(mine)) == {0}
@@ -120,14 +121,14 @@ def test_each_writer_is_told_of_its_own_rows(world: Simulated) -> None:
         world.environment.sleep(0.001)
         told.append(other.upsert(rows(7, 8, 9)))
 
-    store = Meanwhile(world.store, write)
+    store = meanwhile(world.store, write)
     mine = in_a_crowd(opened(world, store)).delete(keys=[0, 7])
     assert (told[0].rows, told[0].deletes) == (3, 0)
     assert (mine.rows, mine.deletes) == (0, 2)
     assert (mine.version, mine.requested_at, mine.completed_at) == (
         told[0].version, told[0].requested_at, told[0].completed_at,
     )  # fmt: skip
-    assert store.posted == 1
+    assert posted(store) == 1
     assert set(found(other)) == {7, 8, 9}, "the delete was posted first"
 
 
@@ -200,7 +201,7 @@ def test_a_version_stays_small_however_much_the_writers_of_a_group_say(world: Si
         other.upsert(rows(7))
 
     said = {"message": "x" * 3_000}
-    mine = in_a_crowd(opened(world, Meanwhile(world.store, write)))
+    mine = in_a_crowd(opened(world, meanwhile(world.store, write)))
     commit = mine.upsert(rows(1, 2), token=("mine", 1), commit_info=said)
     assert (commit.rows, commit.repeated) == (2, False)
     assert len(tail_of(other).encode()) < 1 << 14
@@ -256,13 +257,13 @@ def test_a_payload_that_asks_what_a_commit_has_seen_is_never_posted(
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("value", column)])
     data = pa.table({"id": [1], "value": [value]}, schema)
-    store = Meanwhile(world.store)
+    store = WatchedStore(world.store)
     table = mor.Table.create(
         "simulated", schema, key="id", merge={"value": payload}, store=store, environment=world.environment
     )
     table.upsert(data)
     in_a_crowd(table).upsert(data)
-    assert (store.posted, table.scan().count()) == (0, 1)
+    assert (posted(store), table.scan().count()) == (0, 1)
 
 
 # --- what is no post --------------------------------------------------------------------------------------------------
@@ -292,10 +293,10 @@ NOT_POSTED: dict[str, Callable[[mor.Table], object]] = {
 @pytest.mark.parametrize("write", NOT_POSTED.values(), ids=NOT_POSTED)
 def test_what_cannot_be_posted_goes_the_long_way(world: Simulated, write: Callable[[mor.Table], object]) -> None:
     made_with(world)
-    store = Meanwhile(world.store)
+    store = WatchedStore(world.store)
     table = in_a_crowd(opened(world, store))
     write(table)
-    assert store.posted == 0
+    assert posted(store) == 0
     assert all(not completion.members for completion in completions_of(table))
     assert world.store.list(POSTS) == []
 
@@ -472,7 +473,7 @@ def test_of_two_posts_with_one_token_one_is_committed_and_the_other_owner_gets_i
     made_with(world, merge={"n": Counter()})
     token = ("sensor", 7)
     other, told = in_a_crowd(opened(world)), list[mor.Commit]()
-    store = Meanwhile(world.store, lambda: told.append(other.upsert(rows(0, 1, n=10), token=token)))
+    store = meanwhile(world.store, lambda: told.append(other.upsert(rows(0, 1, n=10), token=token)))
     mine = in_a_crowd(opened(world, store)).upsert(rows(0, n=10), token=token)
     assert sorted((mine.repeated, told[0].repeated)) == [False, True]
     assert (mine.version, mine.rows) == (told[0].version, told[0].rows)
@@ -509,10 +510,10 @@ def test_a_table_that_was_closed_while_a_post_was_there_refuses_its_owner_and_ne
     made_with(world)
     other, target = opened(world), Simulated()
     post(other, rows(1))
-    store = Meanwhile(world.store, lambda: other.maintenance.migrate("moved", buckets=4, store=target.store))
+    store = meanwhile(world.store, lambda: other.maintenance.migrate("moved", buckets=4, store=target.store))
     with pytest.raises(mor.errors.TableMovedError):
         in_a_crowd(opened(world, store)).upsert(rows(2))
-    assert store.posted == 1
+    assert posted(store) == 1
     moved = mor.Table.open("moved", store=target.store, environment=world.environment)
     in_a_crowd(moved).upsert(rows(3))
     assert (set(found(other)), set(found(moved))) == ({0}, {0, 3})
@@ -526,9 +527,9 @@ def test_a_write_is_committed_though_the_table_has_gained_a_column_since_it_was_
         wider = rows(5).append_column("more", pa.array([1]))
         other.upsert(wider, schema_mode="merge")
 
-    store = Meanwhile(world.store, grow)
+    store = meanwhile(world.store, grow)
     commit = in_a_crowd(opened(world, store)).upsert(rows(1))
-    assert (commit.rows, store.posted) == (1, 1)
+    assert (commit.rows, posted(store)) == (1, 1)
     assert found(other, "n", "more") == {0: (1, None), 1: (1, None), 5: (1, 1)}
 
 

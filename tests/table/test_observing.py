@@ -18,7 +18,7 @@ from crdt_mor import Table
 from crdt_mor.planners.way import BLOCK
 from crdt_mor.telemetry import instrument
 from tests.inside import completions_of
-from tests.posting import Meanwhile, in_a_crowd
+from tests.posting import in_a_crowd, meanwhile
 from tests.simulated import Simulated
 from tests.stores import ScriptedStore, first
 from tests.table.helpers import SCHEMA, frame, rows
@@ -74,7 +74,7 @@ def test_each_process_tells_of_its_own_part_of_a_group_and_its_publisher_of_the_
     table = simulated.create(schema=SCHEMA, key="id", name="events")
     table.upsert(frame(("a", "eu")))
     other = in_a_crowd(Table.open("simulated", store=simulated.store, environment=simulated.environment))
-    store = Meanwhile(simulated.store, lambda: other.upsert(frame(("b", "eu"), ("c", "eu"))))
+    store = meanwhile(simulated.store, lambda: other.upsert(frame(("b", "eu"), ("c", "eu"))))
     mine = in_a_crowd(Table.open("simulated", store=store, environment=simulated.environment))
     told = list[mor.observing.CommitEvent]()
     with mor.observe(lambda event: told.append(event) if isinstance(event, mor.observing.CommitEvent) else None):

@@ -12,21 +12,21 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.ground.machine import Mount
 from crdt_mor.log.paths import SEGMENTS, VERSIONS
-from crdt_mor.testing import DelegatingStore
+from tests.stores import Script, ScriptedStore, as_it_is
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
-class Remembering(DelegatingStore):
-    """Does not find the objects in `absent`, until their folder is listed; `for_good`: nor then."""
+def remembering(*names: str, for_good: bool = False) -> Script:
+    """A script that does not find these objects, until their folder is listed; `for_good`: nor then."""
+    absent = {*names}
 
-    absent: frozenset[str] = frozenset()
-    for_good = False
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation == "list" and not for_good:
+            absent.difference_update([name for name in absent if name.rpartition("/")[0] == path])
+        return None if operation in ("read", "view", "stat", "parquet") and path in absent else call()
 
-    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-        if operation == "list" and not self.for_good:
-            self.absent = frozenset(name for name in self.absent if name.rpartition("/")[0] != path)
-        return None if operation in ("read", "view", "stat", "parquet") and path in self.absent else call()
+    return script
 
 
 @pytest.fixture(scope="module")
@@ -55,33 +55,32 @@ KINDS = [f"{SEGMENTS}/*.json", "*.parquet", ".*.log.*"]
 
 @pytest.mark.parametrize("pattern", KINDS)
 def test_read_of_a_file_whose_absence_is_remembered_shows_the_rows(uri: Path, pattern: str) -> None:
-    store = Remembering(mor.store.LocalStore(uri))
-    store.absent = frozenset(names(uri, pattern))
+    store = ScriptedStore(mor.store.LocalStore(uri), remembering(*names(uri, pattern)))
     assert mor.Table.open(uri, store=store).to_arrow()["n"].to_pylist() == [5]
 
 
 @pytest.mark.parametrize("pattern", KINDS)
 def test_read_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
-    store = Remembering(mor.store.LocalStore(uri))
+    store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
     table = mor.Table.open(uri, store=store)
-    store.absent, store.for_good = frozenset(names(uri, pattern)), True
+    store.script = remembering(*names(uri, pattern), for_good=True)
     with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
         table.to_arrow()
 
 
 @pytest.mark.parametrize("pattern", [*KINDS, f"{VERSIONS}/*.json", ".hoodie/.crdt_mor/plans/*"])
 def test_verify_where_an_absence_is_remembered_finds_nothing(uri: Path, pattern: str) -> None:
-    store = Remembering(mor.store.LocalStore(uri))
+    store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
     table = mor.Table.open(uri, store=store)
-    store.absent = frozenset(names(uri, pattern)[:-1] or names(uri, pattern))
+    store.script = remembering(*(names(uri, pattern)[:-1] or names(uri, pattern)))
     assert table.verify().findings == ()
 
 
 @pytest.mark.parametrize("pattern", [*KINDS, ".hoodie/.crdt_mor/plans/*"])
 def test_verify_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
-    store = Remembering(mor.store.LocalStore(uri))
+    store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
     table = mor.Table.open(uri, store=store)
-    store.absent, store.for_good = frozenset(names(uri, pattern)), True
+    store.script = remembering(*names(uri, pattern), for_good=True)
     with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
         table.verify()
 
