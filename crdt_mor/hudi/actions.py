@@ -68,6 +68,10 @@ P = TypeVar("P", bound=FrozenPlan)
 D = TypeVar("D")
 
 
+def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001
+    raise AssertionError(f"the completed file needs the plan. instant={completion.requested}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """The files of an instant in Hudi's timeline.
@@ -84,28 +88,22 @@ class Action:
     begin_states: tuple[TimelineState, ...] = ("requested",)
     end_states: tuple[TimelineState, ...] = ("inflight",)
     extra: Callable[[bytes, str], Mapping[str, str]]
-    encode_completed: Callable[[Completion, str], bytes]
+    encode_completed: Callable[[Completion, str], bytes] = _said_by_the_plan
     completed_extra: Callable[[bytes, str], Mapping[str, str]] = commit_extra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedAction(Action, Generic[P]):
-    """An action of a service, which begins with a plan.
+class FrozenAction(Action, Generic[D]):
+    """An action with a frozen plan.
 
-    operation: Hudi's operation type of the completed instant. operation_of: the value's, if different.
-    decode: decodes a frozen plan from (bytes, path). encode_record: encodes Hudi's record of the plan.
+    decode: decodes the plan from (bytes, path). encode_record: encodes Hudi's record of the plan.
     encode_outcome: encodes the completed file from (completion, plan); None: `encode_completed` does.
-    retention: the retention marks that the plan moves, or None. shown_while_open: Hudi's timeline contains open plans.
-    deletion: views before this time end with the plan, so commits for them may be dropped; or None.
+    shown_while_open: Hudi's timeline contains open plans.
     """
 
-    operation: str
-    decode: Callable[[bytes, str], P]
-    encode_record: Callable[[P], bytes]
-    encode_outcome: Callable[[Completion, P], bytes] | None = None
-    retention: Callable[[P], Retention | None] = lambda _: None
-    operation_of: Callable[[P], str | None] = lambda _: None
-    deletion: Callable[[P], InstantTime | None] = lambda _: None
+    decode: Callable[[bytes, str], D]
+    encode_record: Callable[[D], bytes]
+    encode_outcome: Callable[[Completion, D], bytes] | None = None
     shown_while_open: bool = True
 
     def __post_init__(self) -> None:
@@ -114,19 +112,25 @@ class PlannedAction(Action, Generic[P]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAction(FrozenAction[P]):
+    """An action of a service, which begins with a plan.
+
+    operation: Hudi's operation type of the completed instant. operation_of: the value's, if different.
+    retention: the retention marks that the plan moves, or None.
+    deletion: views before this time end with the plan, so commits for them may be dropped; or None.
+    """
+
+    operation: str
+    retention: Callable[[P], Retention | None] = lambda _: None
+    operation_of: Callable[[P], str | None] = lambda _: None
+    deletion: Callable[[P], InstantTime | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MomentaryAction(Action):
     """An action of one event, described by its completion. encode_record: encodes the record of the begin."""
 
     encode_record: Callable[[Completion], bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledAction(Action, Generic[D]):
-    """An action of one event, described by its completion and frozen plan."""
-
-    decode: Callable[[bytes, str], D]
-    encode_record: Callable[[D], bytes]
-    encode_outcome: Callable[[Completion, D], bytes]
 
 
 WRITE = Action(
@@ -158,16 +162,10 @@ ROLL_BACK = MomentaryAction(
     encode_record=encode_rollback_record,
 )
 
-
-def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001
-    raise AssertionError(f"the completed file needs the plan. instant={completion.requested}")
-
-
 CLEAN = PlannedAction(
     name=CLEANING,
     completed=CLEANING,
     extra=clean_plan_extra,
-    encode_completed=_said_by_the_plan,
     completed_extra=clean_extra,
     operation="CLEAN",
     decode=CleanPlan.decode,
@@ -178,15 +176,15 @@ CLEAN = PlannedAction(
     deletion=lambda plan: plan.deletion,
 )
 
-RESTORE = SettledAction(
+RESTORE = FrozenAction(
     name=RESTORING,
     completed=RESTORING,
     extra=notes,
     completed_extra=notes,
-    encode_completed=_said_by_the_plan,
     decode=RestorePlan.decode,
     encode_record=encode_restore_record,
     encode_outcome=encode_completed_restore,
+    shown_while_open=False,
 )
 
 ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK, RESTORE)}

@@ -17,10 +17,8 @@ from crdt_mor.hudi.actions import (
     WRITE,
     Action,
     D,
+    FrozenAction,
     MomentaryAction,
-    P,
-    PlannedAction,
-    SettledAction,
     action_ending_as,
     action_named,
     planned_action,
@@ -213,49 +211,28 @@ class Projector:
             files += self._begun(completion.requested, action, overwrite_record)
         files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.end_states)]
         path = self.path(completed_name(completion))
-        if isinstance(action, SettledAction):
-            return (yield from self._settled(completion, action, files))
-        if not isinstance(action, PlannedAction) or action.encode_outcome is None:
+        if not isinstance(action, FrozenAction) or action.encode_outcome is None:
             return [EventFile(path, partial(self._completed, completion, schema)), *files]
         plan = plan_path(completion.requested, completion.nonce)
         data = yield from read_named(plan)
-        if data is None:  # it is deleted only after all these files were put
+        if data is None:  # it is deleted only after all these files were put, or the table was replaced
             return []
         begun: list[EventFile] = []
         if not action.shown_while_open:
             begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
         return [EventFile(path, partial(_outcome, action, completion, data, plan)), *begun, *files]
 
-    def _settled(
-        self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
-    ) -> Steps[list[EventFile]]:
-        plan = plan_path(completion.requested, completion.nonce)
-        data = yield from read_named(plan)
-        if data is None:  # the table was replaced
-            return []
-        begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))
-        outcome = partial(_settled_outcome, action, completion, data, plan)
-        return [EventFile(self.path(completed_name(completion)), outcome), *begun, *ending]
-
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
         return encode(completion, avro_schema(schema, self.config.name))
 
 
-def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:
+def _record(action: FrozenAction[D], data: bytes, path: str) -> bytes:
     return action.encode_record(action.decode(data, path))
 
 
-def _outcome(action: PlannedAction[P], completion: Completion, data: bytes, path: str) -> bytes:
+def _outcome(action: FrozenAction[D], completion: Completion, data: bytes, path: str) -> bytes:
     assert action.encode_outcome is not None, "only actions of which Hudi is told more than the files"
-    return action.encode_outcome(completion, action.decode(data, path))
-
-
-def _settled_record(action: SettledAction[D], data: bytes, path: str) -> bytes:
-    return action.encode_record(action.decode(data, path))
-
-
-def _settled_outcome(action: SettledAction[D], completion: Completion, data: bytes, path: str) -> bytes:
     return action.encode_outcome(completion, action.decode(data, path))
 
 

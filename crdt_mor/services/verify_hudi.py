@@ -20,14 +20,7 @@ from crdt_mor.errors import CrdtMorError, FormatError
 from crdt_mor.events.copy import notes as notes_of_copies
 from crdt_mor.events.session import Session
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, manifest_name
-from crdt_mor.hudi.actions import (
-    WRITE,
-    PlannedAction,
-    SettledAction,
-    action_ending_as,
-    bears_our_key,
-    planned_action,
-)
+from crdt_mor.hudi.actions import WRITE, FrozenAction, action_ending_as, bears_our_key, planned_action
 from crdt_mor.hudi.adoption import is_archived_by_others
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.hudi.restore_records import own_savepoint_time
@@ -160,7 +153,7 @@ def _ask_record(
     if data is None:
         return None
     report.objects += 1
-    plan = expected.plan(completion) if isinstance(action, PlannedAction | SettledAction) else None
+    plan = expected.plan(completion) if isinstance(action, FrozenAction) else None
     _hold(report, path, completion.requested, lambda: record_fault(action, completion, plan, data, path))
     return data
 

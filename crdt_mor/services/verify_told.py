@@ -25,16 +25,7 @@ from crdt_mor.format.avro import is_as_encoded
 from crdt_mor.format.clean import decode_clean, decode_clean_plan, encode_clean, encode_clean_plan
 from crdt_mor.format.commit import CommitMetadata, decode_commit
 from crdt_mor.format.savepoint import SavepointRecord, decode_savepoint_record, encode_savepoint
-from crdt_mor.hudi.actions import (
-    CLEAN,
-    COMPACT,
-    Action,
-    MomentaryAction,
-    PlannedAction,
-    SettledAction,
-    action_ending_as,
-    bears_our_key,
-)
+from crdt_mor.hudi.actions import CLEAN, COMPACT, Action, FrozenAction, MomentaryAction, action_ending_as, bears_our_key
 from crdt_mor.hudi.records import is_same_plan, overwrite_record
 from crdt_mor.hudi.restore_records import savepoint_record
 from crdt_mor.model.instant import to_ms
@@ -88,7 +79,7 @@ class Schemas:
 def needs_plan(completion: Completion) -> bool:
     """Return True if checking the completed file needs its frozen plan."""
     action = action_ending_as(completion.action)
-    return isinstance(action, PlannedAction | SettledAction) and action.encode_outcome is not None
+    return isinstance(action, FrozenAction) and action.encode_outcome is not None
 
 
 def completed_fault(
@@ -106,7 +97,7 @@ def completed_fault(
     if not needs_plan(completion):
         return commit_fault(completion, data, path, schemas)
     if plan is not None:
-        assert isinstance(action, PlannedAction | SettledAction)
+        assert isinstance(action, FrozenAction)
         assert action.encode_outcome is not None
         return None if data == action.encode_outcome(completion, action.decode(plan, path)) else _OTHER
     if action is CLEAN:
@@ -168,7 +159,7 @@ def record_fault(
         return None if data == overwrite_record() else _OTHER
     if isinstance(action, MomentaryAction) and completion is not None:
         return None if data == action.encode_record(completion) else _OTHER
-    if plan is None or not isinstance(action, PlannedAction | SettledAction):
+    if plan is None or not isinstance(action, FrozenAction):
         return None if is_as_encoded(data) else _OTHER
     expected = action.encode_record(action.decode(plan, path))
     is_same = is_same_plan(data, expected, path) if action is COMPACT else data == expected
