@@ -15,13 +15,9 @@ import pyarrow as pa
 
 from crdt_mor.columns.types import narrow
 from crdt_mor.merge.at_once import MergedLogs, can_be_at_once, read_at_once, resolve_at_once
-from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
-from crdt_mor.merge.fold import Collapsed, StoredRows
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
-from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.visible import (
     Merged,
     is_late,
@@ -34,22 +30,10 @@ from crdt_mor.merge.visible import (
 )
 
 __all__ = [
-    "Carry",
-    "Collapsed",
-    "Columns",
-    "DataBlock",
-    "DeleteBlock",
-    "DeleteWrite",
     "KeyCondition",
     "Merged",
     "MergedLogs",
-    "RowsWrite",
-    "Slice",
-    "StoredRows",
     "can_be_at_once",
-    "compact_all",
-    "compact_logs",
-    "compact_stable",
     "in_views",
     "is_late",
     "joined",
@@ -58,7 +42,6 @@ __all__ = [
     "parts",
     "passed_through",
     "polars_type",
-    "precombine",
     "read_at_once",
     "resolve_at_once",
     "text_order",

@@ -19,6 +19,7 @@ from crdt_mor.format.base_file import write_parquet
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.compaction import compact_all, compact_logs, compact_stable
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.config import TableConfig
@@ -198,8 +199,8 @@ def test_an_ordered_table_needs_the_ordering_value() -> None:
 
 def test_a_compaction_of_ours_makes_whole_rows_of_them() -> None:
     files = Slice(BASE, None, (part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "y")))
-    by_time = kernel.compact_all(files, BY_TIME, COLUMNS, None)
-    by_n = kernel.compact_stable(files, BY_N, COLUMNS, [])
+    by_time = compact_all(files, BY_TIME, COLUMNS, None)
+    by_n = compact_stable(files, BY_N, COLUMNS, [])
     for compacted in (by_time, by_n):
         rows = pl.concat(part() for part in compacted.parts)
         assert rows.select("id", "n", "a", "b").rows() == [("x", 20, "A", "b")]
@@ -220,7 +221,7 @@ def test_a_tombstone_that_won_over_a_partial_update_is_carried_through_a_compact
 ) -> None:
     older = full("5", row("x", 1, "old", "old"))
     expected = merged(Slice(BASE, None, (*blocks, older)), BY_N)
-    compacted = kernel.compact_stable(Slice(BASE, None, tuple(blocks)), BY_N, COLUMNS, [])
+    compacted = compact_stable(Slice(BASE, None, tuple(blocks)), BY_N, COLUMNS, [])
     rows, carry = pl.concat(part() for part in compacted.parts), compacted.carry()
     deletes = [block.keys for block in carry if isinstance(block, DeleteBlock)]
     assert len(deletes) == len(carry)
@@ -232,7 +233,7 @@ def test_a_tombstone_that_won_over_a_partial_update_is_carried_through_a_compact
 def test_partial_updates_that_a_pending_write_may_come_between_are_not_compacted() -> None:
     files = Slice(BASE, None, (part("4", {"id": "x", "n": 20, "a": "A"}),))
     with pytest.raises(UnsupportedFeatureError, match="while no write is pending"):
-        kernel.compact_stable(files, BY_N, COLUMNS, ["3"])
+        compact_stable(files, BY_N, COLUMNS, ["3"])
 
 
 def test_a_block_in_a_file_of_hudis(make: Maker) -> None:
@@ -283,8 +284,8 @@ def test_a_log_compaction_folds_no_partial_updates_of_hudis(make: Maker) -> None
     """They stand on rows of the base: such a file group is compacted fully, by every executor."""
     files = Slice(BASE, "1", (full("2", row("z", 1, "a", "b")), part("4", {"id": "x", "n": 20, "a": "A"})))
     for rule in (BY_TIME, BY_N):
-        assert kernel.compact_logs(files, rule, COLUMNS, []) is None
-        assert kernel.compact_logs(replace(files, blocks=files.blocks[:1]), rule, COLUMNS, []) is not None
+        assert compact_logs(files, rule, COLUMNS, []) is None
+        assert compact_logs(replace(files, blocks=files.blocks[:1]), rule, COLUMNS, []) is not None
     table = make.create(merge="partial_update/1", buckets=1)
     table.append(rows(range(3), 1))
     table.maintenance.compact()
@@ -301,6 +302,6 @@ def test_a_log_compaction_folds_no_partial_updates_of_hudis(make: Maker) -> None
 def test_under_an_ordering_column_logs_that_are_older_than_the_base_are_not_folded_alone() -> None:
     """A compaction of Hudi's folds what is not stable, and a delete of such a log stands between rows of the base."""
     late = (full("2", row("z", 1, "a", "b")), delete("4", "x"))
-    assert kernel.compact_logs(Slice(BASE, "3", late), BY_N, COLUMNS, []) is None
-    assert kernel.compact_logs(Slice(BASE, "1", late), BY_N, COLUMNS, []) is not None
-    assert kernel.compact_logs(Slice(BASE, "3", late), BY_TIME, COLUMNS, []) is not None
+    assert compact_logs(Slice(BASE, "3", late), BY_N, COLUMNS, []) is None
+    assert compact_logs(Slice(BASE, "1", late), BY_N, COLUMNS, []) is not None
+    assert compact_logs(Slice(BASE, "3", late), BY_TIME, COLUMNS, []) is not None

@@ -22,20 +22,12 @@ from hypothesis import strategies as st
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.clustering import clustered_places
+from crdt_mor.merge.compaction import compact_all, compact_logs, compact_stable
 from crdt_mor.merge.contributions import RowGroup, row_groups
-from crdt_mor.merge.kernel import (
-    DeleteWrite,
-    RowsWrite,
-    compact_all,
-    compact_logs,
-    compact_stable,
-    merge,
-    parts,
-    precombine,
-    touched,
-)
+from crdt_mor.merge.kernel import merge, parts, touched
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.oracle import Contribution, Row, fold
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
 from tests.tiers import long, slow

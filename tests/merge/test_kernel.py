@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.blocks import RECORD_KEY
-from crdt_mor.merge.kernel import (
-    DataBlock,
-    DeleteBlock,
-    DeleteWrite,
-    RowsWrite,
-    Slice,
-    compact_all,
-    merge,
-    precombine,
-    to_arrow,
-)
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.compaction import compact_all
+from crdt_mor.merge.kernel import merge, to_arrow
 from crdt_mor.merge.oracle import Contribution, fold
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.rule import MergeRule
 from tests.merge.helpers import COLUMNS, frame, parquet, stamp
 from tests.tiers import long, slow
