@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib import resources
 from types import MappingProxyType
@@ -64,6 +65,15 @@ def encode(kind: Kind, datum: Datum) -> bytes:
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, kind.parsed, datum)
     return avro.encode_container(kind.header, 1, buffer.getvalue())
+
+
+@contextmanager
+def taking_fields(what: str, path: str) -> Iterator[None]:
+    """Raise `FormatError` if the block meets fields of other types. what: the record, such as "savepoint"."""
+    try:
+        yield
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise FormatError(f"unreadable {what}: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def notes_of(data: bytes, path: str) -> Mapping[str, str]:

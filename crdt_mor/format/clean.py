@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from crdt_mor.errors import FormatError
 from crdt_mor.format import avro_record
 from crdt_mor.format.avro_record import Datum
 from crdt_mor.model.names import join_path
@@ -117,7 +116,7 @@ def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
 def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
     """Decode a `.clean.requested` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _PLAN.name)
-    try:
+    with avro_record.taking_fields("clean plan", path):
         listed = cast("Mapping[str, list[Datum]]", datum.get("filePathsToBeDeletedPerPartition") or {})
         files = {partition: [str(item["filePath"]) for item in items] for partition, items in listed.items()}
         # Hudi stores whole paths, crdt_mor paths inside the table; plans of version 1 list names in another field.
@@ -131,8 +130,6 @@ def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
             partitions=None if not partitions else tuple(partitions),
             extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
         )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(f"unreadable clean plan: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def encode_clean(metadata: CleanMetadata) -> bytes:
@@ -165,7 +162,7 @@ def encode_clean(metadata: CleanMetadata) -> bytes:
 def decode_clean(data: bytes, path: str) -> CleanMetadata:
     """Decode a `.clean` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _METADATA.name)
-    try:
+    with avro_record.taking_fields("clean metadata", path):
         partitions = cast("Mapping[str, Datum]", datum["partitionMetadata"])
         policies = [cast("str", item["policy"]) for item in partitions.values()]
         return CleanMetadata(
@@ -177,24 +174,18 @@ def decode_clean(data: bytes, path: str) -> CleanMetadata:
             milliseconds=cast("int", datum["timeTakenInMillis"]),
             extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
         )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(
-            f"unreadable clean metadata: its fields differ from Hudi's: {error!r}. path={path}"
-        ) from error
 
 
 def decode_savepoint(data: bytes, path: str) -> list[str]:
     """Return the files of a savepoint, as paths inside the table; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _SAVEPOINT_RECORD)
-    try:
+    with avro_record.taking_fields("savepoint", path):
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
         return sorted(
             join_path(partition, _name(file))
             for partition, item in partitions.items()
             for file in item["savepointDataFile"]
         )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise FormatError(f"unreadable savepoint: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def _instant(datum: Mapping[str, str] | None) -> ActionInstant | None:

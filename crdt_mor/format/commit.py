@@ -183,7 +183,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
     """Decode a commit file (`replace`: a replacecommit file); raise `FormatError` for damage."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
     datum = _decode_json(data, path, record) if data[:1] == b"{" else avro_record.decode(data, path, record)
-    try:
+    with avro_record.taking_fields("commit metadata", path):
         metadata = CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
             operation=cast("str | None", datum.get("operationType")),
@@ -197,13 +197,11 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
         )
         _require_types(metadata)
         return metadata
-    except (TypeError, AttributeError, ValueError) as error:
-        raise FormatError(f"unreadable commit metadata: its fields differ from Hudi's: {error}. path={path}") from error
 
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
     datum = avro_record.decode(data, path, _COMPACTION_PLAN.name)
-    try:
+    with avro_record.taking_fields("compaction plan", path):
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))
         return CompactionPlanRecord(
             operations=tuple(_operation(item) for item in cast("list[Datum]", datum.get("operations") or [])),
@@ -212,8 +210,6 @@ def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
             preserve_metadata=cast("bool | None", datum.get("preserveHoodieMetadata")),
             missing_partitions=None if missing is None else tuple(missing),
         )
-    except (TypeError, AttributeError) as error:
-        raise FormatError(f"unreadable compaction plan: its fields differ from Hudi's: {error}. path={path}") from error
 
 
 _STAT_KINDS: Final = tuple(

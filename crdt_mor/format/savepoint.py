@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, cast
 
-from crdt_mor.errors import FormatError
 from crdt_mor.format import avro_record
 from crdt_mor.format.avro_record import Datum
 from crdt_mor.model.names import OWN_KEY
@@ -63,7 +62,7 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
 def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
     """Decode a `.savepoint` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _SAVEPOINT.name)
-    try:
+    with avro_record.taking_fields("savepoint", path):
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
         return SavepointRecord(
             by=cast("str", datum["savepointedBy"]),
@@ -71,8 +70,6 @@ def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
             comment=cast("str", datum["comments"]),
             files={partition: tuple(item["savepointDataFile"]) for partition, item in partitions.items()},
         )
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        raise FormatError(f"unreadable savepoint: its fields differ from Hudi's: {error!r}. path={path}") from error
 
 
 def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:

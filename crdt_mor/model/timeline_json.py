@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
 from types import MappingProxyType, NoneType
@@ -87,25 +88,41 @@ def encode_file_ids(ids: FileIds) -> bytes:
 
 
 def decode_file_ids(data: bytes, path: str) -> FileIds:
-    try:
+    with decoding("the file ids of buckets", path):
         return file_ids_of(json.loads(data)["file_ids"])
-    except WRONG_SHAPE as error:
-        raise FormatError(f"these are not the file ids of buckets: {error!r}. file={path}") from error
 
 
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
     """Decode a segment, in completion order; raise `FormatError` with `path` if it is invalid."""
-    try:
+    with decoding("a timeline segment", path):
         document = json.loads(data)
         completions = tuple(completion_of(c, document["format"]) for c in document["completions"])
         require_types(completions)
         return completions
-    except WRONG_SHAPE as error:
-        raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
 
 
 WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """Errors from decoding foreign JSON."""
+
+
+@contextmanager
+def decoding(what: str, path: str) -> Iterator[None]:
+    """Raise `FormatError` for the block's errors. what: the expected content, such as "a timeline segment"."""
+    try:
+        yield
+    except WRONG_SHAPE as error:
+        raise FormatError(f"not {what}: {error!r}. file={path}") from error
+
+
+@contextmanager
+def decoding_plan(data: bytes, path: str, what: str, formats: Collection[int]) -> Iterator[Any]:
+    """Give the fields of a stored plan to the block, which decodes them. Raises `FormatError`."""
+    with decoding(what, path):
+        stored = json.loads(data)
+        if stored["format"] not in formats:
+            raise FormatError(f"{what} of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
+        yield stored
+
 
 _KINDS: Mapping[str, Any] = MappingProxyType({
     "InstantTime": str, "str": str, "int": int, "bool": bool,

@@ -23,13 +23,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
-from crdt_mor.errors import FormatError, InvalidInputError
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms, to_ms
 from crdt_mor.model.names import CLEAN, LOG_COMPACT, join_path
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types, retention_json, retention_of
+from crdt_mor.model.timeline_json import decoding_plan, require_types, retention_json, retention_of
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Retention
 
 PLAN_FORMAT: Final = 1
@@ -237,10 +237,7 @@ class CleanPlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> CleanPlan:
-        try:
-            stored = json.loads(data)
-            if stored["format"] != PLAN_FORMAT:
-                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
+        with decoding_plan(data, path, "a plan of a clean", [PLAN_FORMAT]) as stored:
             files = tuple(
                 DataFile(join_path(partition, name), *counts)
                 for partition, entries in stored["files"].items()
@@ -256,8 +253,6 @@ class CleanPlan:
             if plan.policy not in get_args(PolicyName):
                 raise ValueError(f"policy={plan.policy!r}")
             return plan
-        except WRONG_SHAPE as error:
-            raise FormatError(f"not a plan of a clean: {error!r}. file={path}") from error
 
 
 @dataclass(frozen=True, slots=True)

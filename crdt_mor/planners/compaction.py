@@ -19,13 +19,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
-from crdt_mor.errors import FormatError, InvalidInputError
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.layout import BY_KEY, Layout, parsed_compression
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
+from crdt_mor.model.timeline_json import decoding_plan, require_types
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.planners.overwrite import overwritten_at
 
@@ -173,10 +173,7 @@ class CompactionPlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> CompactionPlan:
-        try:
-            stored = json.loads(data)
-            if stored["format"] not in FORMATS_READ:
-                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
+        with decoding_plan(data, path, "a compaction plan", FORMATS_READ) as stored:
             groups = tuple(_group_of(group) for group in stored["groups"])
             plan = cls(
                 stored["barrier"],
@@ -191,8 +188,6 @@ class CompactionPlan:
             require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
             require_types((plan, *groups))
             return plan
-        except WRONG_SHAPE as error:
-            raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error
 
 
 def _group(group: GroupInput) -> list[object]:

@@ -14,11 +14,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import EPOCH, InstantTime, parse
 from crdt_mor.model.names import LOG_COMPACT
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
+from crdt_mor.model.timeline_json import decoding_plan, require_types
 from crdt_mor.model.timeline_parts import Completion, FileGroup
 
 FORMAT = 1
@@ -43,18 +42,11 @@ class Erasure:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Erasure:
-        try:
-            stored = json.loads(data)
-            if stored["format"] != FORMAT:
-                raise FormatError(
-                    f"an erasure of a newer release; upgrade crdt-mor. file={path} format={stored['format']}"
-                )
+        with decoding_plan(data, path, "an erasure", [FORMAT]) as stored:
             groups = tuple((str(partition), str(file_id)) for partition, file_id in stored["groups"])
             erasure = cls(parse(stored["requested"]), groups, stored["table_id"])
             require_types((erasure,))
             return erasure
-        except WRONG_SHAPE as error:
-            raise FormatError(f"not an erasure: {error!r}. file={path}") from error
 
 
 def history_begins(

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
+from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.cut import Cut, restore_hiding
 from crdt_mor.model.file_ids import live_groups
@@ -31,7 +31,7 @@ from crdt_mor.model.rules import after_restore
 from crdt_mor.model.savepoint import SAVEPOINTS_MAX, Savepoint
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
+from crdt_mor.model.timeline_json import decoding_plan, require_types
 from crdt_mor.model.timeline_parts import Completion, RolledBack, Segment, Token
 from crdt_mor.planners.archive import newest_bases
 
@@ -119,16 +119,11 @@ class RestorePlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> RestorePlan:
-        try:
-            stored = json.loads(data)
-            if stored["format"] != PLAN_FORMAT:
-                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
+        with decoding_plan(data, path, "a plan of a restore", [PLAN_FORMAT]) as stored:
             dropped = tuple(DroppedCommit(t, c, action, _paths(files)) for t, c, action, files in stored["dropped"])
             plan = cls(stored["requested"], stored["to"], stored["marks"], dropped, stored["table_id"])
             require_types((plan, *dropped))
             return plan
-        except WRONG_SHAPE as error:
-            raise FormatError(f"not a plan of a restore: {error!r}. file={path}") from error
 
 
 def _paths(entries: Sequence[object]) -> tuple[str, ...]:
