@@ -97,7 +97,7 @@ STANDS_ON: Final = (
 
 IN_A_NEW_PROCESS: Final = {
     "import": STANDS_ON,
-    "first scan": f"{STANDS_ON}; crdt_mor.Table.open(sys.argv[1]).scan().to_polars()",
+    "first scan": f"{STANDS_ON}; crdt_mor.Table(sys.argv[1]).scan().to_polars()",
     "help": (
         "start, begun = 0, time.perf_counter(); from crdt_mor.cli.main import app;"
         " app(['--help'], standalone_mode=False)"
@@ -142,7 +142,7 @@ def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], 
         shape |= {name: min(most, shape.get(name, getattr(worlds.World, name))) for name, most in SMALL.items()}
     world, path = worlds.World(**shape), folder / "".join(c if c.isalnum() else "-" for c in work.name)
     worlds.build(world, path)
-    table = mor.Table.open(path)
+    table = mor.Table(path)
     count = {"upsert": 10_000, "commit": 1, "wide": 4_800}.get(work.does, 0)
     numbers = iter(range(1_000_000))
 
@@ -159,7 +159,7 @@ def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], 
             if number % 100 == 99 and hasattr(table.maintenance, "maintain"):
                 table.maintenance.maintain()
                 table.maintenance.archive()
-        return lambda: mor.Table.open(path).version, 0
+        return lambda: mor.Table(path).version, 0
     made = [batch() for _ in range(10)]
     turn = iter(range(1_000_000))
     return lambda: table.upsert(made[next(turn) % len(made)]), 0
@@ -171,7 +171,7 @@ def _read(does: str, worlds: Any, world: Any, table: Any) -> Callable[[], object
 
     again, columns = does.endswith("again"), ["n0", "city"] if does.startswith("narrow") else None
     if does.startswith(("scan", "narrow")):
-        return lambda: (table if again else mor.Table.open(table.uri)).scan(columns=columns).to_polars()
+        return lambda: (table if again else mor.Table(table.uri)).scan(columns=columns).to_polars()
     if does == "images":
         since = table.upsert(world.data(np.array([1]), 7))
         worlds.commits(world, table, range(100, 110))

@@ -48,7 +48,7 @@ class Ours(stores.Ours):
 
     @classmethod
     def rows(cls, uri: str, port: int) -> pa.Table:
-        return mor.Table.open(uri, storage_options=cls.options(port)).scan().to_arrow()
+        return mor.Table(uri, storage_options=cls.options(port)).scan().to_arrow()
 
 
 class DeltaAppends(stores.Delta):

@@ -35,7 +35,7 @@ def row(key: str, number: int) -> pa.Table:
 
 def commit_loop(path: str, name: str, seconds: float, gate: Any, results: Any) -> None:
     """Commit one row after another for a while, on a table that this process has opened and written to before."""
-    table = mor.Table.open(path)
+    table = mor.Table(path)
     table.upsert(row(name, -1))
     gate.wait()
     count, end = 0, time.perf_counter() + seconds

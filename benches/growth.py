@@ -86,7 +86,7 @@ def figures(path: Path, batch: Callable[[int], pa.Table], first: int, rounds: in
 
 def opened(path: Path, store: CountingStore) -> mor.Table:
     """A handle that has looked at the table as it is."""
-    table = mor.Table.open(path, store=store)
+    table = mor.Table(path, opening=mor.Opening(store=store))
     table.scan()
     return table
 

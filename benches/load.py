@@ -181,14 +181,14 @@ def prepared_compaction(world: World, folder: Path) -> Prepared:
     build(world, source)
     files = lay_open(world, source)
     paths = [*files.bases.values(), *(block.file for block in files.blocks)]
-    shown = mor.Table.open(source).scan().to_polars().sort("id")
+    shown = mor.Table(source).scan().to_polars().sort("id")
 
     def floor() -> None:
         pl.scan_parquet(paths, glob=False).collect()
         encode(shown, world.groups, folder, log_block=False)
 
     def ours() -> object:
-        return mor.Table.open(table).maintenance.compact()
+        return mor.Table(table).maintenance.compact()
 
     return Prepared(partial(shutil.copytree, source, table), ours, {"best": floor}, shown.to_arrow().nbytes)
 
@@ -203,7 +203,7 @@ def prepared_write(write: Write, world: World, folder: Path) -> Prepared:
     def ours() -> object:
         if write.does == "create_from":
             return mor.Table.create_from(table, rows, key="id", buckets=world.groups)
-        opened = mor.Table.open(table)
+        opened = mor.Table(table)
         return opened.append(rows) if write.does == "append" else opened.upsert(rows)
 
     def floor(sort: Sort) -> None:

@@ -51,7 +51,7 @@ def keys_of(writer: int, number: int, size: int) -> list[int]:
 
 def write(address: str, log: str, writer: int, size: int, rate: float, stop: Event) -> None:
     """Commits at a rate until it is told to stop; notes the due time, the end and the address of each."""
-    table, number, started = mor.Table.open(address), 0, time.time()
+    table, number, started = mor.Table(address), 0, time.time()
     with open(log, "w") as lines:
         while not stop.is_set():
             due = started + number / rate
@@ -63,7 +63,7 @@ def write(address: str, log: str, writer: int, size: int, rate: float, stop: Eve
                     table.upsert(rows(keys_of(writer, number, size), number), token=(f"writer{writer}", number))
                     break
                 except mor.errors.TableMovedError as moved:
-                    table = mor.Table.open(moved.uri)
+                    table = mor.Table(moved.uri)
                 except mor.errors.TableArrivingError:
                     time.sleep(0.02)
             lines.write(json.dumps([max(due, started), time.time(), table.uri]) + "\n")
@@ -108,7 +108,7 @@ def measure(folder: Path, size: int, rate: float, created: dict[str, Any], wante
     during = sum(start <= end <= start + took for _, end, _ in commits)
     late = [1000 * (end - due) for due, end, _ in commits if end > start - SECONDS_BEFORE / 2]
     return {
-        "rows": mor.Table.open(new).scan().count(),
+        "rows": mor.Table(new).scan().count(),
         "commits_a_second_before": before,
         "took_s": took,
         "rows_copied": done.copied_rows,
@@ -127,7 +127,7 @@ def require_all(address: str, noted: Sequence[Sequence[object]], size: int) -> N
         for number in range(1, len(commits) + 1):
             last |= dict.fromkeys(keys_of(writer, number, size), number)
     meant = pl.DataFrame({"id": list(last), "n": list(last.values())}, schema={"id": pl.Int64, "n": pl.Int64})
-    shown = mor.Table.open(address).to_polars(columns=["id", "n"])
+    shown = mor.Table(address).to_polars(columns=["id", "n"])
     written = shown.filter(pl.col("n") > 0)
     assert written.sort("id").equals(meant.sort("id")), "a commit was lost"
     height = size + sum(key >= size for key in last)

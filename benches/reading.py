@@ -147,9 +147,9 @@ def changes(folder: Path, count: int) -> None:
         height = table.changes(since).to_arrow().num_rows
     assert height == last.rows == count // 1000
     taken, images, every = seconds(
-        lambda: mor.Table.open(path).changes(since).to_arrow(),
-        lambda: mor.Table.open(path).changes(since, images=True).to_arrow(),
-        lambda: mor.Table.open(path).scan().to_arrow(),
+        lambda: mor.Table(path).changes(since).to_arrow(),
+        lambda: mor.Table(path).changes(since, images=True).to_arrow(),
+        lambda: mor.Table(path).scan().to_arrow(),
     )
     size = sum(table.inspect.files()["bytes"].to_pylist())
     print(f"\nthe last of 100 commits of {height:,} rows each, on {count:,} rows in 4 file groups")
@@ -197,7 +197,7 @@ def memory(folder: Path, count: int) -> None:
 
 def stream(path: str) -> None:
     """What the process of `memory` does: it prints rows, and its peaks before and after in bytes."""
-    table = mor.Table.open(path)
+    table = mor.Table(path)
     table.scan(limit=1).to_arrow()
     before = peak_bytes()
     height = sum(batch.num_rows for batch in table.scan().to_reader())

@@ -73,9 +73,9 @@ def wide(folder: Path, small: bool) -> None:
     path = folder / "t"
     print(f"\n{world.rows:,} rows, {groups:,} file groups\n\n| work | s | CPU s |\n|---|---|---|")
     timed("load", lambda: worlds.build(world, path))
-    table = mor.Table.open(path)
+    table = mor.Table(path)
     timed(f"upsert of {batch.num_rows:,} rows into every group", lambda: table.upsert(batch))
-    timed("open", lambda: mor.Table.open(path))
+    timed("open", lambda: mor.Table(path))
     timed("scan, two logs each", lambda: table.scan().to_polars())
     timed("compaction", table.maintenance.compact)
     timed("scan, compacted", lambda: table.scan().to_polars())
@@ -87,11 +87,11 @@ def compact(folder: Path, small: bool) -> None:
     for name, shape in (("warm", replace(world, rows=20_000)), ("ours", world)):
         load(shape, folder / name)
         shutil.copytree(folder / name, folder / f"hudi-{name}")
-    read = sum(mor.Table.open(folder / "ours").inspect.files()["bytes"].to_pylist()) / 1e6
+    read = sum(mor.Table(folder / "ours").inspect.files()["bytes"].to_pylist()) / 1e6
     print(f"\n{world.rows:,} rows, {world.groups} file groups, {world.logs} logs of {world.percent} %, {read:,.0f} MB")
     print("\n| work | s | CPU s |\n|---|---|---|")
-    mor.Table.open(folder / "warm").maintenance.compact()
-    wall, cpu = timed("our compaction", mor.Table.open(folder / "ours").maintenance.compact)
+    mor.Table(folder / "warm").maintenance.compact()
+    wall, cpu = timed("our compaction", mor.Table(folder / "ours").maintenance.compact)
     print(f"\nours: {read / wall:.0f} MB/s, {read / cpu:.0f} MB a second of processor time")
     if not spark_is_possible():
         print("no Maven here to fetch Hudi's Spark bundle with")
@@ -105,7 +105,7 @@ def compact(folder: Path, small: bool) -> None:
     finally:
         spark.close()
     print(f"Hudi's, in Spark with two cores: {wall:.2f} s, {read / wall:.0f} MB/s")
-    found = [mor.Table.open(folder / name).scan().count() for name in ("ours", "hudi-ours")]
+    found = [mor.Table(folder / name).scan().count() for name in ("ours", "hudi-ours")]
     if found[0] != found[1]:
         raise SystemExit(f"the two compactions left different tables. ours={found[0]} hudi={found[1]}")
 
@@ -115,7 +115,7 @@ def compact_by_hudi(spark: HudiSpark, path: Path) -> None:
     settings = ["datasource.write.recordkey.field=id", "metadata.enable=false", "compact.inline.max.delta.commits=1"]
     options = ",".join(f"hoodie.{setting}" for setting in settings)
     spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{path}', options => '{options}')")
-    if set(mor.Table.open(path).inspect.files()["kind"].to_pylist()) != {"base"}:
+    if set(mor.Table(path).inspect.files()["kind"].to_pylist()) != {"base"}:
         raise SystemExit(f"Hudi left logs. path={path}")
 
 

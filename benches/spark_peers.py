@@ -109,7 +109,7 @@ class Ours:
 
     def rows(self, spark: Any) -> int:  # noqa: ARG002  the other engines need it
         """How many there are."""
-        return mor.Table.open(self.path).scan(columns=["id"]).count()
+        return mor.Table(self.path).scan(columns=["id"]).count()
 
 
 class Delta:

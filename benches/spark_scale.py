@@ -127,7 +127,7 @@ def compact(engine: Engine, spark: Any) -> None:
 def live(engine: Engine, spark: Any) -> tuple[int, int]:
     """The files that a reader of now reads, and their bytes."""
     if isinstance(engine, Ours):
-        files = mor.Table.open(engine.path).inspect.files()
+        files = mor.Table(engine.path).inspect.files()
         return files.num_rows, sum(files["bytes"].to_pylist())
     if isinstance(engine, Delta):
         row = spark.sql(f"DESCRIBE DETAIL delta.`{engine.path}`").first()

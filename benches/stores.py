@@ -54,7 +54,7 @@ class Ours:
 
     @classmethod
     def writer(cls, uri: str, port: int) -> Callable[[pa.Table], object]:
-        return mor.Table.open(uri, storage_options=cls.options(port)).upsert
+        return mor.Table(uri, storage_options=cls.options(port)).upsert
 
     @classmethod
     def load(cls, uri: str, port: int, rows: pa.Table) -> None:
@@ -64,7 +64,7 @@ class Ours:
 
     @classmethod
     def open(cls, uri: str, port: int) -> mor.Table:
-        return mor.Table.open(uri, storage_options=cls.options(port))
+        return mor.Table(uri, storage_options=cls.options(port))
 
     @staticmethod
     def read(table: mor.Table) -> int:

@@ -255,7 +255,7 @@ def reads(folder: Path, data: pa.Table, sizes: tuple[int, int, int], rounds: int
         for number in range(sizes[2]):
             table.upsert(batch(sizes[0], sizes[1], writer, number))
     found = {}
-    compacted = mor.Table.open(folder / Ours.name)
+    compacted = mor.Table(folder / Ours.name)
     for label, current in (("after the story", compacted), ("never compacted", table), ("after compaction", compacted)):
         if label == "after compaction":
             current.maintenance.compact()

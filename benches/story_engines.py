@@ -44,13 +44,13 @@ class Ours:
     def writer(path: str) -> Any:
         import crdt_mor as mor
 
-        return mor.Table.open(path).upsert
+        return mor.Table(path).upsert
 
     @staticmethod
     def read(path: str) -> int:
         import crdt_mor as mor
 
-        return mor.Table.open(path).scan().to_polars().height
+        return mor.Table(path).scan().to_polars().height
 
 
 class Delta:

@@ -71,7 +71,12 @@ class World:
         self.chance = random.Random(1)
         self.commits = 0
         self.table = mor.Table.create(
-            "straggler", SCHEMA, key="id", buckets=2, store=self.store, environment=self.environment, **settings
+            "straggler",
+            SCHEMA,
+            key="id",
+            buckets=2,
+            opening=mor.Opening(store=self.store, environment=self.environment),
+            **settings,
         )
         self.table.append(self.batch(range(size.rows)))
         self.table.maintenance.compact()

@@ -60,24 +60,24 @@ class Ours:
     def updater(self, path: str) -> Update:
         import crdt_mor as mor
 
-        table = mor.Table.open(path)
+        table = mor.Table(path)
         return lambda to, where: table.update({"price": to}, where=where)
 
     def merger(self, path: str) -> Merge:
         import crdt_mor as mor
 
-        table = mor.Table.open(path)
+        table = mor.Table(path)
         return lambda rows: table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def upserter(self, path: str) -> Merge:
         import crdt_mor as mor
 
-        return mor.Table.open(path).upsert
+        return mor.Table(path).upsert
 
     def read(self, path: str) -> pa.Table:
         import crdt_mor as mor
 
-        return mor.Table.open(path).to_arrow()
+        return mor.Table(path).to_arrow()
 
 
 class Delta:

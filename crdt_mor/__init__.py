@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
     from crdt_mor.api.merge_into import Merged, MergeInto
+    from crdt_mor.api.opening import Opening
     from crdt_mor.api.reading import AsOf, Consistency
     from crdt_mor.api.rules import Rules
     from crdt_mor.api.scan import Scan
@@ -66,6 +67,7 @@ _NAMES = {
     "api.load_sources": ("LoadSource",),
     "api.maintenance": ("Maintenance",),
     "api.merge_into": ("MergeInto", "Merged"),
+    "api.opening": ("Opening",),
     "api.reading": ("AsOf", "Consistency"),
     "api.rules": ("Rules",),
     "api.scan": ("Scan",),
@@ -142,6 +144,7 @@ __all__ = [
     "MergeInto",
     "Merged",
     "Nulls",
+    "Opening",
     "PartialUpdate",
     "Payload",
     "Point",

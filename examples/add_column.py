@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("sensor", pa.int64()), ("celsius", pa.float64())])
 
 def old_writer(uri: str, started: Event, stop: Event) -> None:
     """A program that was written before there was the column `humidity`."""
-    table, sensor = mor.Table.open(uri), 0
+    table, sensor = mor.Table(uri), 0
     while not stop.is_set():
         table.upsert(pl.DataFrame({"sensor": [sensor], "celsius": [20.0]}))
         sensor += 1

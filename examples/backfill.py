@@ -21,7 +21,7 @@ ROWS, CHUNK = 2_000, 200
 
 def backfill(uri: str) -> None:
     """Give `country`, chunk by chunk; what an earlier run has written is not written again."""
-    table = mor.Table.open(uri)
+    table = mor.Table(uri)
     for number, first in enumerate(range(0, ROWS, CHUNK)):
         ids = range(first, first + CHUNK)
         chunk = pl.DataFrame({"visitor": ids, "country": ["NO" if i % 2 else "IT" for i in ids]})

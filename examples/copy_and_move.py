@@ -28,7 +28,7 @@ def main(folder: str) -> None:
 
     shutil.copytree(old, backup)  # cp -r names backup: whole, with the hidden folder .hoodie
     shutil.move(old, new)  # mv names moved
-    moved, copy = mor.Table.open(str(new)), mor.Table.open(str(backup))  # handles of the old place are of no use
+    moved, copy = mor.Table(str(new)), mor.Table(str(backup))  # handles of the old place are of no use
 
     # The moved table goes on: moments, checkpoints and tokens are what they were.
     assert sorted(moved.scan(as_of=first).to_polars().rows()) == [(1, "Ann"), (2, "Bob")]

@@ -23,7 +23,7 @@ PAGES, BATCHES = ["home", "blog", "shop"], 10
 
 def count(uri: str, writer: int) -> None:
     """Ten batches, each of them written twice, as after a timeout."""
-    table = mor.Table.open(uri)
+    table = mor.Table(uri)
     for number in range(BATCHES):
         batch = pl.DataFrame({"page": PAGES, "views": [1, 2, 3], "slowest_ms": [writer * 100 + number] * 3})
         for _attempt in range(2):

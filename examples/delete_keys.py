@@ -24,7 +24,7 @@ def users(ids: range) -> pl.DataFrame:
 
 def ingest(uri: str, started: Event, stop: Event) -> None:
     """Sign new users up, ten at a time, until told to stop."""
-    table, first = mor.Table.open(uri), 10_000
+    table, first = mor.Table(uri), 10_000
     while not stop.is_set():
         table.upsert(users(range(first, first + 10)))
         first += 10

@@ -26,7 +26,7 @@ SCHEMA = pa.schema([("page", pa.string()), ("clicks", pa.int64())])
 @cache
 def table() -> mor.Table:
     """The table, opened once for all calls that the runtime gives to this process."""
-    return mor.Table.open(os.environ["CLICKS_TABLE"])
+    return mor.Table(os.environ["CLICKS_TABLE"])
 
 
 def handler(event: dict, context: object) -> str:

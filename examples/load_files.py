@@ -32,7 +32,7 @@ def write_files(folder: Path, files: int = 20, rows: int = 100) -> list[Path]:
 
 def load(uri: str, path: Path) -> bool:
     """Load one file; whether it had been loaded before."""
-    return mor.Table.open(uri).upsert(pl.read_parquet(path), token=(path.name, 1)).repeated
+    return mor.Table(uri).upsert(pl.read_parquet(path), token=(path.name, 1)).repeated
 
 
 def main(folder: str) -> None:

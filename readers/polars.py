@@ -31,9 +31,9 @@ def scan_table(
         table: a `Table` or its address.
         as_of: the point in time, as for `Table.scan`.
         meta: include Hudi's five columns, as for `Table.scan`.
-        storage_options: options of the object store, as for `Table.open`.
+        storage_options: options of the object store, as for `Table`.
     """
-    opened = table if isinstance(table, Table) else Table.open(table, storage_options=storage_options)
+    opened = table if isinstance(table, Table) else Table(table, storage_options=storage_options)
     scan = opened.scan(as_of=as_of, meta=meta)
 
     def source(

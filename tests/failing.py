@@ -99,7 +99,7 @@ class FailingBucket:
         """
         with ExitStack() as stack:
             stack.enter_context(patch("crdt_mor.store.objects.open_at", lambda *_: self.store()))
-            stack.enter_context(patch("crdt_mor.api.table.SystemEnvironment", lambda: self.environment))
+            stack.enter_context(patch("crdt_mor.api.opening.SystemEnvironment", lambda: self.environment))
             yield
 
     def fail(self, rule: Callable[[Request, int], Exception | None]) -> None:

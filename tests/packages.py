@@ -50,7 +50,7 @@ table.upsert(rows)
 table.maintenance.compact()
 table.upsert(pl.DataFrame({"id": ["c"], "views": [5]}))
 want = [("a", 2), ("b", 4), ("c", 5)]
-assert sorted(mor.Table.open("events").scan().to_polars().rows()) == want
+assert sorted(mor.Table("events").scan().to_polars().rows()) == want
 assert sorted(crdt_mor.readers.polars.scan_table("events").collect().rows()) == want
 """
 

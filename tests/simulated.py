@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 
@@ -20,4 +21,5 @@ class Simulated:
 
     def create(self, schema: pa.Schema, **settings: Any) -> Table:
         """As `Table.create`."""
-        return Table.create("simulated", schema, store=self.store, environment=self.environment, **settings)
+        here = replace(settings.pop("opening", Opening()), store=self.store, environment=self.environment)
+        return Table.create("simulated", schema, opening=here, **settings)

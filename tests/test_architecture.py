@@ -479,7 +479,7 @@ def test_what_opens_a_file_is_found(code: str) -> None:
         "sink = pa.BufferOutputStream()\npq.ParquetWriter(sink, schema)",
         "source.scan().collect()",
         "with source.open() as file: file.metadata",
-        "Table.open(uri)",
+        "Table(uri)",
         "resources.files('crdt_mor.format').joinpath('schemas', name).read_text()",
         "os.path.basename(uri)",
         "os.environ.get(name)",

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.cli.main import app
 from crdt_mor.errors import (
     FutureSnapshotError,
@@ -33,6 +33,7 @@ from crdt_mor.errors import (
     UnknownPayloadError,
     UnsupportedFeatureError,
 )
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, Last, LatestBy
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store import MemoryStore
@@ -69,8 +70,8 @@ def world(fast_module_path: Path) -> World:
         (folder / metadata).write_text("{}")
     events, ordered, parted = (
         made(folder / "events"),
-        made(store=MemoryStore(), ordering="n"),
-        made(store=MemoryStore(), partition_by="day"),
+        made(opening=Opening(store=MemoryStore()), ordering="n"),
+        made(opening=Opening(store=MemoryStore()), partition_by="day"),
     )
     for table in (events, ordered, parted):
         table.upsert(ROWS, token=("load", 5))
@@ -78,7 +79,7 @@ def world(fast_module_path: Path) -> World:
 
 
 def create(**settings: Any) -> Callable[[World], object]:
-    return lambda _: made(store=MemoryStore(), **settings)
+    return lambda _: made(opening=Opening(store=MemoryStore()), **settings)
 
 
 def replaced(name: str, values: list[object]) -> pa.Table:
@@ -205,8 +206,16 @@ CREATE: dict[str, Mistake] = {
                                   SchemaMismatchError, "cast to int64.*column=t"),
     "a column of Hudi's": (create(schema=pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])),
                            InvalidInputError, "rename or drop it.*column=_hoodie_x"),
-    "an expiry in the past": (create(writer_expiry=timedelta(-1)), InvalidInputError, "of 0 or more.*writer_expiry="),
-    "an expiry in seconds": (create(writer_expiry=600), InvalidInputError, "timedelta.*writer_expiry=600"),
+    "an expiry in the past": (lambda w: Opening(writer_expiry=timedelta(-1)), InvalidInputError,
+                              "of 0 or more.*writer_expiry="),
+    "an expiry in seconds": (lambda w: Opening(writer_expiry=600), InvalidInputError, "timedelta.*writer_expiry=600"),
+    "an unknown upkeep": (lambda w: Opening(maintain="on"), InvalidInputError, 'maintain must be "inline".*got=\'on\''),
+    "a number for a clock": (lambda w: Opening(environment=5), InvalidInputError,
+                             r"pass as environment an object.*leave it out.*type=int missing=\['now_ms'"),
+    "a class for a clock": (lambda w: Opening(environment=SystemEnvironment), InvalidInputError,
+                            r"pass as environment an object.*type=type missing=\[\]"),
+    "a store for an opening": (lambda w: Table(w.events.uri, opening=MemoryStore()), InvalidInputError,
+                               r"pass an Opening as opening: .*type=MemoryStore"),
     "a file system of Hadoop": (lambda w: made("hdfs://lake/events"), UnsupportedFeatureError, "s3://.*scheme=hdfs"),
     "no address": (lambda w: made(""), InvalidInputError, "pass as address a path"),
     "a number for an address": (lambda w: made(5), InvalidInputError, "pass as address a path.*type=int"),

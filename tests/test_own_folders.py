@@ -23,10 +23,10 @@ PROGRAM = """
 import crdt_mor as mor, pyarrow as pa
 from crdt_mor.readers.polars import scan_table
 schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
-table = mor.Table.open("t")
+table = mor.Table("t")
 table.upsert(pa.table({"id": ["a"], "n": [2]}))
 mor.Table.create("u", schema, key="id", merge={"n": "counter"}).upsert(table.scan().to_arrow())
-print(scan_table(mor.Table.open("u")).collect().rows())
+print(scan_table(mor.Table("u")).collect().rows())
 """
 
 

@@ -127,7 +127,7 @@ def test_a_class_that_moved_is_found_by_its_entry_point(fast_path: Path) -> None
         )
     assert made == ""
     (fast_path / "acme_payloads.py").rename(fast_path / "acme_moved.py")
-    read = "import crdt_mor as mor\nprint(mor.Table.open('t').scan().to_arrow().to_pylist())"
+    read = "import crdt_mor as mor\nprint(mor.Table('t').scan().to_arrow().to_pylist())"
     package = fast_path / "site" / "acme-1.0.dist-info"
     with interpreter(fast_path, package.parent) as python:
         assert "PayloadNotAllowedError" in python.run(read)

@@ -103,7 +103,7 @@ def test_a_picture_in_a_docstring_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "owner", "path"),
     [
-        ("Table.open", "", "crdt_mor.Table.open"),
+        ("Table.create", "", "crdt_mor.Table.create"),
         ("upsert", "Table", "crdt_mor.Table.upsert"),
         ("maintenance.clean", "Table", "crdt_mor.Maintenance.clean"),
         ("crdt_mor.doctor", "", "crdt_mor.doctor"),

@@ -1,6 +1,6 @@
 """The readers of a snapshot: we, the floor, and the peers. Each gives rows in pieces that the caller keeps or drops.
 
-    ours            `Table.open` and a scan
+    ours            `Table(uri)` and a scan
     floor           polars decoding the same columns and the key from the same bytes, and merging nothing
     hudi-rs         a reader of the same table
     DuckDB          the same merge in SQL over the same files: of two ways to say it, the faster
@@ -59,7 +59,7 @@ def fingerprint(rows: pl.DataFrame) -> tuple[int, int]:
 
 def ours(sources: Sources, query: Query) -> Pieces:
     """The snapshot, the table opened for it."""
-    scan = mor.Table.open(sources.table).scan(columns=list(query.columns), filter=query.where)
+    scan = mor.Table(sources.table).scan(columns=list(query.columns), filter=query.where)
     if query.output == "polars":
         yield scan.to_polars()
     elif query.output == "arrow":

@@ -69,7 +69,7 @@ def lay_open(world: World, path: Path) -> Sources:
     bases: dict[str, str] = {}
     blocks: list[Block] = []
     deletes: list[pl.DataFrame] = []
-    for row in mor.Table.open(path).inspect.files().to_pylist():
+    for row in mor.Table(path).inspect.files().to_pylist():
         file = path / row["path"]
         if row["kind"] == "base":
             bases[row["file_id"]] = str(file)

@@ -82,11 +82,11 @@ def test_write(case: Case, scale: Scale, benchmark: Any, tmp_path: Path) -> None
         os.sync()
 
     def ours() -> None:
-        mor.Table.open(target).upsert(data)
+        mor.Table(target).upsert(data)
 
     fresh()
     ours()
-    written = mor.Table.open(target).scan().to_polars()
+    written = mor.Table(target).scan().to_polars()
     assert written.sort("id").equals(pl.DataFrame(pl.from_arrow(data)).sort("id"))
     shutil.rmtree(target)
     peers = {
@@ -135,12 +135,12 @@ def test_compaction(case: Case, scale: Scale, benchmark: Any, tmp_path: Path) ->
         os.sync()
 
     def ours() -> None:
-        mor.Table.open(target).maintenance.compact()
+        mor.Table(target).maintenance.compact()
 
     fresh()
-    before = mor.Table.open(target).scan().to_polars().sort("id")
+    before = mor.Table(target).scan().to_polars().sort("id")
     ours()
-    after = mor.Table.open(target)
+    after = mor.Table(target)
     assert after.scan().to_polars().sort("id").equals(before), "compaction changed the rows"
     rows = {row["file_id"]: row["rows"] for row in after.inspect.files().to_pylist() if row["kind"] == "base"}
     assert sum(rows.values()) == before.height

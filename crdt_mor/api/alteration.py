@@ -81,7 +81,7 @@ def alter(
     if not session.config.ours:
         raise UnsupportedFeatureError(
             "Hudi made this table, so its column names are fixed: copy the rows to a new table, "
-            "Table.create(...).append(Table.open(...).scan()), and alter the copy. "
+            "Table.create(...).append(Table(...).scan()), and alter the copy. "
             f"table={session.config.name}"
         )
     session.start()

@@ -36,7 +36,8 @@ def check_store(
     Args:
         uri: the address of a table, existing or future. Nothing else there changes.
         keys: the number of objects. `Table.create` tries eight.
-        storage_options, store, environment: as in `Table.open`.
+        storage_options: as in `Table`.
+        store, environment: as in `Opening`.
 
     Returns:
         The result. A fault is its `reason`, not an error.

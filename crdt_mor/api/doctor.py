@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from crdt_mor.api.opening import Opening
 from crdt_mor.api.table import Table
 from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.ground import machine
@@ -69,7 +70,8 @@ def doctor(
 
     Args:
         uri: address of a table or of a place for one; None checks only the machine.
-        storage_options, store, environment: as in `Table.open`.
+        storage_options: as in `Table`.
+        store, environment: as in `Opening`.
     """
     found: list[Checkup] = []
     if uri is not None:
@@ -178,7 +180,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
 
 def _table(store: Store, uri: str, environment: Environment) -> Checkup:
     try:
-        table = Table.open(uri, store=store, environment=environment)
+        table = Table(uri, opening=Opening(store=store, environment=environment))
         version = table.version
     except TableNotFoundError as error:
         if any(store.list(folder) for folder in (".hoodie/timeline", f"{OWN_FOLDER}/timeline")):

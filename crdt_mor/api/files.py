@@ -55,7 +55,7 @@ def read_files(
             from the first file: inexact values are refused, and CSV digits with a leading zero are text.
         rename: new column names by names in the files: `{"Total Sales": "sales"}`. `schema` uses the new names.
         delimiter, encoding: of CSV: such as ";" and "latin-1", Python's name.
-        storage_options: access to an object store, as in `Table.open`.
+        storage_options: access to an object store, as in `Table`.
 
     Raises:
         InvalidInputError: a file does not exist; later, if it cannot be read.

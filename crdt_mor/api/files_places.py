@@ -33,7 +33,7 @@ _BUFFER_BYTES: Final = 4 << 20
 class Places:
     """Lists and opens the user's files.
 
-    `storage_options` as in `Table.open`; `beside` is another address for the same options.
+    `storage_options` as in `Table`; `beside` is another address for the same options.
     """
 
     def __init__(

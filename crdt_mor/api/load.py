@@ -125,7 +125,7 @@ def _appear(table: NewTable) -> None:
             table.store.make_durable(PROPERTIES)
         return
     raise CommitUnknownError(
-        f"the store did not confirm the new table: check with Table.open(uri) before you load again. path={table.uri}"
+        f"the store did not confirm the new table: check with Table(uri) before you load again. path={table.uri}"
     )
 
 
@@ -144,7 +144,7 @@ def _give_up(table: NewTable, error: BaseException, appearing: bool) -> None:
 def _exists(uri: str) -> TableExistsError:
     return TableExistsError(
         "a table exists at this address: choose another address, or write to the table with "
-        f"Table.open(uri).upsert(...). path={uri}"
+        f"Table(uri).upsert(...). path={uri}"
     )
 
 

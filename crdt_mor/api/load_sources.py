@@ -132,7 +132,7 @@ def _at(path: str, types: pa.Schema | None, uri: str, places: Places) -> Source:
         properties = iceberg_properties(places.options_of(path))
         return _iceberg(lambda: tables.StaticTable.from_metadata(newest, properties), path)
     if places.is_file(f"{path}/.hoodie/hoodie.properties"):
-        raise InvalidInputError(f"this folder is a Hudi table: pass Table.open({path!r}) instead. path={path}")
+        raise InvalidInputError(f"this folder is a Hudi table: pass Table({path!r}) instead. path={path}")
     if os.path.exists(path) and not os.path.isdir(path):
         return _files([path], None, types, places)
     if places.is_folder(path):

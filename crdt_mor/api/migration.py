@@ -185,7 +185,7 @@ def _require_movable(session: Session) -> None:
     if not session.config.ours or session.config.table_id is None:
         raise UnsupportedFeatureError(
             "this table was not made by a current release of crdt_mor, and its writers would not notice the move: "
-            "stop them, then copy it, Table.create(...).append(Table.open(...).scan())."
+            "stop them, then copy it, Table.create(...).append(Table(...).scan())."
         )
     session.adopt()
     tail = session.tail()

@@ -140,9 +140,9 @@ class Readable(NotASequence, ABC):
         """
         return self.scan(filter=filter, as_of=as_of).count()
 
-    def head(self, n: int = 5, *, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
-        """Return up to `n` rows as a polars DataFrame, in no order."""
-        return self.scan(columns=columns, limit=n).to_polars()
+    def head(self, n: int = 5) -> pl.DataFrame:
+        """Return up to `n` rows as a polars DataFrame, in no order. For some columns, see `to_polars`."""
+        return self.scan(limit=n).to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the current rows for `pl.DataFrame(table)`, `pa.table(table)` or `duckdb.sql("from events")`."""

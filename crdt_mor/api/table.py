@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -32,13 +31,14 @@ from crdt_mor.api.create import (
 from crdt_mor.api.create_again import CreateArguments, start
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.migration_status import warn_of_move
+from crdt_mor.api.opening import Opening, opened_with
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError, InvalidUseError
+from crdt_mor.errors import InvalidUseError
 from crdt_mor.events.session import Session
-from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.log.deciding import deciding
@@ -49,7 +49,6 @@ from crdt_mor.model.alteration import property_of
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import LINEAR, Layout
-from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import store_at
@@ -62,9 +61,6 @@ if TYPE_CHECKING:
     from crdt_mor.api.load import OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
-    from crdt_mor.store.handed_stores import Handed
-
-WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
@@ -80,24 +76,34 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         uri: str | os.PathLike[str],
         *,
         payloads: Sequence[str | type[Payload]] = (),
-        writer_expiry: timedelta = WRITER_EXPIRY,
-        maintain: Literal["inline", "off"] | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        store: Store | Handed | None = None,
-        environment: Environment | None = None,
+        opening: Opening | None = None,
     ) -> None:
-        """Open a table; see `Table.open`."""
+        """Open a table made by crdt_mor or Hudi.
+
+        Args:
+            uri: as in `create`.
+            payloads: your own payloads that the table may use, as in `crdt_mor.allow_payloads`: classes, or module
+                names. Imported payloads need not be listed.
+            storage_options: access to an object store, with the names of deltalake and polars, such as `aws_region`; by
+                default from the environment. Keys are never stored or shown. `credential_provider` is a callable, as in
+                obstore and polars, or "module:function".
+            opening: options that programs seldom give, such as a `store`; see `Opening`.
+
+        Raises:
+            TableNotFoundError, UnsupportedVersionError, UnsupportedFeatureError: the table cannot be opened.
+            PayloadNotAllowedError: on use of a payload that is neither imported nor allowed.
+        """
         if not isinstance(uri, str | os.PathLike):
             raise InvalidUseError(
                 f"pass the table's address as text or a path: Table('events'). type={type(uri).__name__}"
             )
         allow_payloads(*_payloads(payloads))
-        inline = _inline(maintain)
-        environment = environment or SystemEnvironment()
-        objects = store_at(os.fspath(uri), environment, storage_options, store)
-        session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), objects)
-        session.inline = inline
-        self._hold(session, str(uri), objects if store is not None else None)
+        given = opened_with(opening)
+        objects = store_at(os.fspath(uri), given.environment, storage_options, given.store)
+        session = Session.open(os.fspath(uri), given.environment, given.expiry_ms, objects)
+        session.inline = given.is_inline
+        self._hold(session, str(uri), objects if given.store is not None else None)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
@@ -136,17 +142,14 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         compression: Literal["zstd", "lz4"] = "zstd",
         name: str | None = None,
         exist_ok: bool = False,
-        writer_expiry: timedelta = WRITER_EXPIRY,
-        maintain: Literal["inline", "off"] | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        store: Store | Handed | None = None,
-        environment: Environment | None = None,
+        opening: Opening | None = None,
     ) -> Table:
         """Create a table without rows.
 
         Args:
             uri: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md). With a
-                `store`, only the name in messages.
+                `store` in `opening`, only the name in messages.
             schema: a pyarrow or polars schema, types by name like `{"id": pl.String}`, or a frame, scan or table with
                 the columns; rows are NOT written. Types become Arrow's ordinary types (`string`, not `large_string`);
                 an unnamed pandas index is no column.
@@ -167,32 +170,30 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
             name: the table's name for Hudi; by default from `uri`.
             exist_ok: open an existing table with the same current columns and settings; columns added later may be
                 missing in `schema`. An error names all differences.
-            writer_expiry, maintain, storage_options, store, environment: see `Table.open`.
+            storage_options, opening: see `Table`.
 
         Raises:
             TableExistsError, InvalidInputError: the address is in use, or an argument is invalid.
             SchemaMismatchError: a type cannot be stored.
             UnsupportedFeatureError: the object store lacks put-if-absent, which is tested.
         """
-        inline = _inline(maintain)
-        environment = environment or SystemEnvironment()
-        objects = store_at(uri, environment, storage_options, store)
+        given = opened_with(opening)
+        objects = store_at(uri, given.environment, storage_options, given.store)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
         spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
         config = engine.TableConfig(name or default_name(uri), key_spec, spec, buckets)
-        expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.checked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
         rules, said = rules_to_make(not_null, check, default, config, columns, odd), property_of(odd)
         found, is_new = put_properties(
-            objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules, said
+            objects, given.environment, str(uri), config, columns, exist_ok, layout, given.expiry_ms, rules, said
         )
         with deciding(is_made=is_new):
-            session = Session(objects, environment, found, expiry_ms, str(uri))
-            session.inline = inline
+            session = Session(objects, given.environment, found, given.expiry_ms, str(uri))
+            session.inline = given.is_inline
             start(session, None if is_new else CreateArguments.of(config, columns, layout, rules, odd))
-            return cls._of(session, str(uri), objects if store is not None else None)
+            return cls._of(session, str(uri), objects if given.store is not None else None)
 
     @classmethod
     def create_from(
@@ -215,11 +216,8 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         name: str | None = None,
         commit_info: Mapping[str, str] | None = None,
         on_progress: OnProgress | None = None,
-        writer_expiry: timedelta = WRITER_EXPIRY,
-        maintain: Literal["inline", "off"] | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        store: Store | Handed | None = None,
-        environment: Environment | None = None,
+        opening: Opening | None = None,
     ) -> Table:
         """Create a table with the rows of a source of any size: it appears with all rows, or not at all.
 
@@ -249,13 +247,10 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         from crdt_mor.columns.renames import Renames
         from crdt_mor.store.options import shared
 
-        _inline(maintain)
-        expiry_ms = milliseconds("writer_expiry", writer_expiry)
-        environment = environment or SystemEnvironment()
-        given, here = storage_options, place_of(uri)
-        if here is not None and given is not None:
-            storage_options = shared(given, here.provider, providers_of(source))
-        objects = store_at(uri, environment, storage_options, store)
+        given, options, here = opened_with(opening), storage_options, place_of(uri)
+        if here is not None and options is not None:
+            storage_options = shared(options, here.provider, providers_of(source))
+        objects = store_at(uri, given.environment, storage_options, given.store)
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
@@ -266,57 +261,16 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         refuse_another_format(objects, str(uri))
         refuse_inside_a_table(objects, str(uri))
         types = None if schema is None else read_schema(schema)
-        rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
+        rows = open_source(source, types, str(uri), Places(options, given.environment, uri), Renames.of(rename))
         layout = Layout.checked((), LINEAR, compression)
         config, layout, columns, odd = in_stored_names(config, layout, rows.schema if types is None else types)
         rules = rules_to_make(not_null, check, default, config, columns, odd)
         names = property_of(odd)
-        properties, config = new_properties(environment, str(uri), config, columns, layout, rules, names)
-        new = load.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
+        properties, config = new_properties(given.environment, str(uri), config, columns, layout, rules, names)
+        new = load.NewTable(str(uri), objects, given.environment, config, properties, given.expiry_ms)
         load.load(new, map(Renames(odd).batch, rows.read()), rows.rows, info, on_progress)
         with deciding(is_made=True):
-            return cls(
-                uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
-                environment=environment,
-            )  # fmt: skip
-
-    @classmethod
-    def open(
-        cls,
-        uri: str | os.PathLike[str],
-        *,
-        payloads: Sequence[str | type[Payload]] = (),
-        writer_expiry: timedelta = WRITER_EXPIRY,
-        maintain: Literal["inline", "off"] | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        store: Store | Handed | None = None,
-        environment: Environment | None = None,
-    ) -> Table:
-        """Open a table made by crdt_mor or Hudi.
-
-        Args:
-            uri: as in `create`.
-            payloads: your own payloads that the table may use, as in `crdt_mor.allow_payloads`: classes, or module
-                names. Imported payloads need not be listed.
-            writer_expiry: this process may roll back writes that are silent for longer.
-            maintain: "inline" compacts, after each commit of this object, the file groups that are due among those
-                written; None follows the property `crdt_mor.maintain`, by default "off". Errors are reported to
-                `observe` and fail no commit.
-            storage_options: access to an object store, with the names of deltalake and polars, such as `aws_region`; by
-                default from the environment. Keys are never stored or shown. `credential_provider` is a callable, as in
-                obstore and polars, or "module:function".
-            store: the table's store, such as a `MemoryStore`, private to this process, or an `S3Store`, `AzureStore` or
-                `GCSStore` of obstore for the bucket of `uri`.
-            environment: source of time, ids and randomness, for tests.
-
-        Raises:
-            TableNotFoundError, UnsupportedVersionError, UnsupportedFeatureError: the table cannot be opened.
-            PayloadNotAllowedError: on use of a payload that is neither imported nor allowed.
-        """
-        return cls(
-            uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options,
-            store=store, environment=environment,
-        )  # fmt: skip
+            return cls(uri, storage_options=storage_options, opening=opening)
 
     # --- description ----------------------------------------------------------------------------------------------
 
@@ -398,9 +352,3 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
 
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
     return (payloads,) if isinstance(payloads, str | type) else payloads
-
-
-def _inline(maintain: object) -> bool | None:
-    if maintain not in (None, "inline", "off"):
-        raise InvalidInputError(f'maintain must be "inline", "off", or None for the property. got={maintain!r}')
-    return None if maintain is None else maintain == "inline"

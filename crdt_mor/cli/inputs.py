@@ -156,7 +156,7 @@ def storage_of(uri: str, other: str) -> dict[str, str] | None:
 def opened(uri: str, beside: str | None = None) -> mor.Table:
     """Open a table. beside: the command's other address."""
     options = storage() if beside is None else storage_of(uri, beside)
-    return mor.Table.open(uri, storage_options=options)
+    return mor.Table(uri, storage_options=options)
 
 
 # --- payloads ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from crdt_mor.store.protocol import Stat
 _REFUSAL = (  # two writers of one history would overwrite each other
     "Hudi's writers have archived instants of this table, so crdt_mor does not. Leave archiving to Hudi, or set "
     "hoodie.archive.automatic=false for its writers and copy the table, "
-    "Table.create(...).append(Table.open(...).scan())."
+    "Table.create(...).append(Table(...).scan())."
 )
 
 

@@ -82,7 +82,7 @@ def require_own(forks: int, opened: str) -> None:
     if _forks.threads_lost:
         raise _threads_lost(opened)
     raise ForkedProcessError(
-        "this was opened before the process forked, and belongs to the parent: call Table.open in this process, and "
+        "this was opened before the process forked, and belongs to the parent: call Table(uri) in this process, and "
         f"begin transactions and scans here. pid={os.getpid()} opened={opened}"
     )
 

@@ -4,7 +4,7 @@ Importing runs code, and a table may come from a stranger. A class `module:Class
 has it already:
 
     import acme.payloads                    the program has imported the module
-    allow_payloads("acme.payloads")         the program names it; also `Table.open(uri, payloads=[...])`, `--payloads`
+    allow_payloads("acme.payloads")         the program names it; also `Table(uri, payloads=[...])`, `--payloads`
                                             on the command line, and the option `payloads` of the Spark source
     CRDT_MOR_PAYLOADS=acme.payloads,...     an environment variable names it, also for child processes
 
@@ -93,7 +93,7 @@ def allowed_class(ref: PayloadRef) -> type[Payload]:
         )
     raise PayloadNotAllowedError(
         f"this table names a payload in a module that is not imported. If you trust its code, import {module} first, "
-        f"or allow it: Table.open(uri, payloads=[{module!r}]), "
+        f"or allow it: Table(uri, payloads=[{module!r}]), "
         f"crdt_mor.allow_payloads({module!r}), --payloads {module} on the command line, "
         f'.option("payloads", "{module}") in Spark, or the environment variable {VARIABLE}={module}. '
         f"payload={ref.path} name={ref.name}"

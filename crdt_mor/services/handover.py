@@ -57,6 +57,6 @@ def _require_own_order(config: TableConfig) -> None:
     if config.merge.custom:
         raise InvalidInputError(
             "Hudi's writers cannot run the merge of this table: copy it into a table with the default merge, "
-            "Table.create(...).append(Table.open(...).scan()), and hand that table over. "
+            "Table.create(...).append(Table(...).scan()), and hand that table over. "
             f"merge={config.merge} table={config.name}"
         )

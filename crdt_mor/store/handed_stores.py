@@ -1,6 +1,6 @@
 """Accept a store of obstore from a user, and make a store of ours for the same bucket.
 
-    Table.open("s3://lake/events", store=S3Store("lake", credential_provider=provider))
+    Table("s3://lake/events", opening=Opening(store=S3Store("lake", credential_provider=provider)))
 
 Its bucket, prefix, options and credential provider are used, but not its client, which may retry puts.
 """

@@ -43,7 +43,7 @@ _COUNTS_TRIED: Final = 1 << 10
 _HASHING_FOLDER: Final = ".hoodie/.bucket_index/partition_bucket_index_meta"
 """Hudi's folder with the bucket numbers of single partitions."""
 
-_COPY: Final = "copy it: Table.create(...).append(Table.open(...).scan())"
+_COPY: Final = "copy it: Table.create(...).append(Table(...).scan())"
 
 
 @dataclass(frozen=True, slots=True)

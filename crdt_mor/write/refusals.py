@@ -34,7 +34,7 @@ def require_bucketed(config: TableConfig) -> None:
         raise InvalidInputError(
             "the number of buckets of this table is unknown, so a key could be stored twice. If Hudi writes the table "
             "with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to hoodie.properties; "
-            "otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+            "otherwise copy it: Table.create(...).append(Table(...).scan())"
         )
     config.key.refuse_foreign_generator()
 
@@ -49,13 +49,13 @@ def require_written_format(config: TableConfig) -> None:
     if config.virtual_keys:
         raise InvalidInputError(
             "this table has no meta columns (hoodie.populate.meta.fields=false); it can be read, not written: let Hudi "
-            f"write it, or copy it, Table.create(...).append(Table.open(...).scan()). table={config.name}"
+            f"write it, or copy it, Table.create(...).append(Table(...).scan()). table={config.name}"
         )
     if config.unset_values:
         raise InvalidInputError(
             "this table uses Hudi's partial update mode, in which these values keep a column; it can be read, not "
             "written: let Hudi write it, or copy it into a table with PartialUpdate, "
-            f"Table.create(...).append(Table.open(...).scan()). values={list(config.unset_values)}"
+            f"Table.create(...).append(Table(...).scan()). values={list(config.unset_values)}"
         )
 
 
@@ -74,6 +74,6 @@ def require_own_groups(value: Timeline) -> None:
         raise InvalidInputError(
             "another engine wrote to file groups outside this table's bucket index, so a key could live twice. Set "
             "hoodie.index.type=BUCKET and the bucket count for that writer, and copy the rows to a new table: "
-            "Table.create(...).append(Table.open(...).scan()). "
+            "Table.create(...).append(Table(...).scan()). "
             f"file_id={value.foreign_group}"
         )

@@ -94,7 +94,7 @@ class Catalog:
             raise SchemaMismatchError(
                 "Spark's catalog has other names for columns than the table, as ALTER TABLE … RENAME COLUMN changes "
                 f"the catalog alone: {self._made_anew}; or rename them in the table, "
-                f"crdt_mor.Table.open({self.address!r}).alter(rename={renamed}). "
+                f"crdt_mor.Table({self.address!r}).alter(rename={renamed}). "
                 f"catalog={asked.names} table={table.names}"
             )
         unknown = [name for name in asked.names if name not in there]
@@ -111,7 +111,7 @@ class Catalog:
             raise SchemaMismatchError(
                 "Spark's catalog lacks columns of the table, as ALTER TABLE … DROP COLUMN changes the catalog alone: "
                 f"{self._made_anew}; or drop them from the table, "
-                f"crdt_mor.Table.open({self.address!r}).alter(drop={dropped}). "
+                f"crdt_mor.Table({self.address!r}).alter(drop={dropped}). "
                 f"catalog={asked.names} table={table.names}"
             )
 

@@ -46,10 +46,10 @@ def compact(
         log_files_min: plan file groups with at least this many log files.
         logs_only: merge logs into one log and keep the base files.
         rewrite: "order" also rewrites base files with another row order than the table's properties.
-        payloads: custom payloads, as for `Table.open`.
-        storage_options: options of the object store, as for `Table.open`.
+        payloads: custom payloads, as for `Table`.
+        storage_options: options of the object store, as for `Table`.
     """
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     return table.maintenance.compact(
         log_files_min=log_files_min, logs_only=logs_only, rewrite=rewrite, execute_parts=partial(_execute, spark, table)
     )
@@ -70,7 +70,7 @@ def maintain(
         keep: the age of history to keep.
         keep_commits: the number of commits whose views to keep.
     """
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark, table)
     return table.maintenance.maintain(keep=keep, keep_commits=keep_commits, execute_parts=run)
 
@@ -81,7 +81,7 @@ def _execute(
     uri, options = table.uri, table.storage_options
 
     def execute(part: mor.parts.CompactionPlan) -> list[mor.parts.DataFile]:
-        return mor.Table.open(uri, storage_options=options).maintenance.plans.execute(part)
+        return mor.Table(uri, storage_options=options).maintenance.plans.execute(part)
 
     sizes = [part.bytes for part in parts]
     return in_tasks(spark, parts, execute, lambda error: isinstance(error, _OF_FILES), sizes)

@@ -60,7 +60,7 @@ def merge(
     shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on other
     columns than the key, or that inserts rows under other keys than the frame's, is a single task.
     """
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     columns = written_schema(source.schema, table.schema)
     return table.merge(
         columns,
@@ -90,7 +90,7 @@ def move(
 
     See `Table.move`, which takes local keys without Spark. A repeated key counts once.
     """
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
     names = [name for name in table.config.key if name in df.columns]
     keys = df.select(*map(quoted, names)).distinct()

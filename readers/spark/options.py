@@ -5,7 +5,7 @@ changes          changes = merged | images | raw, since, until, consistency, nam
 a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
                  maxRowsPerTrigger, maxBytesPerTrigger
 any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
-                 storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`,
+                 storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table`,
                  and none of its keys
 """
 
@@ -21,7 +21,7 @@ from crdt_mor.readers.spark.near_options import instead
 from crdt_mor.store import secret_options, storage_options
 
 Payloads = Sequence[str | type[Payload]]
-"""Custom payloads, as for `Table.open`."""
+"""Custom payloads, as for `Table`."""
 
 CHANGES = ("merged", "images", "raw")
 
@@ -101,7 +101,7 @@ class ReadOptions:
         )
 
     def open(self) -> Table:
-        return Table.open(self.path, payloads=self.payloads, storage_options=self.storage)
+        return Table(self.path, payloads=self.payloads, storage_options=self.storage)
 
     def for_batch(self) -> ReadOptions:
         limits = [name for name, word in LIMITS.items() if word in self.limits]

@@ -45,7 +45,7 @@ def register_path(
 
     Args:
         name: letters, digits and `_`.
-        storage_options: options of the object store, as for `Table.open`.
+        storage_options: options of the object store, as for `Table`.
 
     Raises:
         InvalidInputError: the name is invalid, or a catalog table with rows of its own has it.
@@ -54,7 +54,7 @@ def register_path(
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
     text = os.fspath(path)
     address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
-    opened = Table.open(address, storage_options=storage_options)
+    opened = Table(address, storage_options=storage_options)
     options_here, key = opened.storage_options, opened.config.key
     said = catalog.Catalog(name, address)
 
@@ -85,7 +85,7 @@ def register_path(
             try:
                 planned = writing.plan_batch(options, schema, overwrite)
             except SchemaMismatchError:
-                here = Table.open(address, payloads=payloads(self.options), storage_options=options_here)
+                here = Table(address, payloads=payloads(self.options), storage_options=options_here)
                 said.explain_write(schema, spark_schema(here.schema))
                 raise
             return writing.BatchWriter(planned) if nulls_meant else said.writer(planned, schema)

@@ -40,14 +40,14 @@ def stream(
     Args:
         trigger: arguments of Spark's `trigger`, such as {"availableNow": True}; None runs batch after batch.
         options: options of the write, such as {"operation": "append"}.
-        storage_options: options of the object store, as for `Table.open`.
+        storage_options: options of the object store, as for `Table`.
 
     Raises:
         InvalidInputError: the checkpoint contains batches of another table, which Spark would silently skip.
     """
     require_spark(WRITES_STREAMS, "writing a stream to a table")
     spark = rows.sparkSession
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table(path, storage_options=storage_options)
     query, batches = _noted(spark, checkpoint)
     if query is not None and batches:
         require_known(table, query, batches)
@@ -71,7 +71,7 @@ def require_known(table: mor.Table, query: str, batches: int) -> None:
     raise mor.InvalidInputError(
         "the checkpoint of this query has batches that this table lacks: they went to another table, or a restore "
         "dropped them. Spark does not write them again. Start the query with a new checkpointLocation. If the rows of "
-        f"those batches are in the table by another way, say so once: crdt_mor.Table.open({table.uri!r})."
+        f"those batches are in the table by another way, say so once: crdt_mor.Table({table.uri!r})."
         f"delete(keys=[], token=({application!r}, {batches - 1})). query={query} batches={batches} table={table.uri}"
     )
 

@@ -46,5 +46,5 @@ def history(
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Return the commits of a table as a frame, newest first. See `Table.history`."""
-    commits = mor.Table.open(path, storage_options=storage_options).history(limit)
+    commits = mor.Table(path, storage_options=storage_options).history(limit)
     return spark.createDataFrame(commits)

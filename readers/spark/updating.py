@@ -52,7 +52,7 @@ def update(
         wait: the wait for writes that began earlier.
     """
     _refuse_columns(set, where)
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.update(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
 
@@ -71,7 +71,7 @@ def delete_where(
 ) -> mor.Commit:
     """Delete the rows that fulfil `where` among all earlier written rows. See `Table.delete`."""
     _refuse_columns({}, where)
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.delete(where=where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
 

@@ -58,7 +58,7 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")
     storage = mor.store.storage_options(settings["path"], stored or None)
-    table = mor.Table.open(settings["path"], payloads=payloads(settings), storage_options=storage)
+    table = mor.Table(settings["path"], payloads=payloads(settings), storage_options=storage)
     columns = written_schema(schema, table.schema)
     job = table.jobs.plan(
         operation,
@@ -138,7 +138,7 @@ class Staged(WriterCommitMessage):
 
 
 def table_of(job: mor.parts.WriteJob) -> mor.Table:
-    return mor.Table.open(job.uri, store=job.store)
+    return mor.Table(job.uri, opening=mor.Opening(store=job.store))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -269,7 +269,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
 
     Writes of such a frame, batch or stream, need no second pass on the driver.
     """
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table(path, storage_options=storage_options)
     config = table.config
     names = list(dict.fromkeys([*config.key, *config.partition_by]))
     absent = [name for name in names if name not in df.columns]
@@ -281,7 +281,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
     uri, options = table.uri, table.storage_options
 
     def numbers() -> Numbers:
-        return partial(_group_numbers, mor.Table.open(uri, storage_options=options))
+        return partial(_group_numbers, mor.Table(uri, storage_options=options))
 
     return shuffled(df, names, tasks, numbers)
 
@@ -305,7 +305,7 @@ def _write(
     **settings: Any,
 ) -> mor.Commit:
     """settings: of `Table.jobs.plan`."""
-    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     written = written_schema(df.schema, table.schema)
     job = table.jobs.plan(operation, written, token=token, **settings)
     if not job.job.repeated:

@@ -150,11 +150,11 @@ def test_create_takes_every_setting(tmp_path: Path, data: Path) -> None:
         "create", tmp_path / "p", "--schema", data, "--key", "id,note", "--partition-by", "note", "--buckets", 2,
         "--merge", "partial_update?nulls=keep",
     )  # fmt: skip
-    config = mor.Table.open(tmp_path / "p").config
+    config = mor.Table(tmp_path / "p").config
     assert (config.key, config.partition_by, config.buckets) == (("id", "note"), ("note",), 2)
     assert str(config.merge) == "partial_update/1?nulls=keep"
     crdt_mor("create", tmp_path / "o", "--schema", data, "--key", "id", "--ordering", "views")
-    assert mor.Table.open(tmp_path / "o").config.ordering == "views"
+    assert mor.Table(tmp_path / "o").config.ordering == "views"
 
 
 def test_a_schema_comes_from_any_kind_of_file(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_cat_prints_json_where_floats_are_no_numbers_to_it(tmp_path: Path) -> No
 
 def test_cat_travels_in_time(table: Path, data: Path) -> None:
     version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
-    before = pl.DataFrame(mor.Table.open(table).inspect.timeline())["completed_at"].item()
+    before = pl.DataFrame(mor.Table(table).inspect.timeline())["completed_at"].item()
     crdt_mor("delete", table, data)
     assert rows(table) == []
     assert len(rows(table, "--as-of", version)) == len(rows(table, "--as-of", before)) == 3
@@ -335,10 +335,10 @@ def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back
     assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["handed_over"] is None
     assert "takeback" not in crdt_mor("show", table).stdout
     crdt_mor("handover", table)
-    since = mor.Table.open(table).inspect.handed_over()
+    since = mor.Table(table).inspect.handed_over()
     assert since is not None
     shown = json.loads(crdt_mor("show", table, "--output", "json").stdout)
-    assert mor.Table.open(table).version == shown["version"]
+    assert mor.Table(table).version == shown["version"]
     assert shown["handed_over"][:19] == f"{since:%Y-%m-%dT%H:%M:%S}"
     assert "data source may write until takeback" in shown["other_readers"]
     said = f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC"
@@ -355,7 +355,7 @@ def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back
 
 
 def test_show_counts_pending_writes_and_timeline_lists_them(table: Path) -> None:
-    with mor.Table.open(table).transaction() as tx:
+    with mor.Table(table).transaction() as tx:
         tx.upsert(EVENTS)
         assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["pending_writes"] == 1
         (line,) = crdt_mor("timeline", table, "--pending", "--output", "json").stdout.splitlines()
@@ -367,7 +367,7 @@ def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> Non
     crdt_mor("upsert", table, data)
     since = crdt_mor("timeline", table, "--since", first["completed_at"], "--output", "json").stdout.splitlines()
     assert [json.loads(line)["operation"] for line in since] == ["UPSERT"]
-    mor.Table.open(table).maintenance.savepoint("now-named")
+    mor.Table(table).maintenance.savepoint("now-named")
     crdt_mor("upsert", table, data)
     for point, later in ((first["version"], 2), ("now-named", 1), ("2020-01-01", 3), ("now", 0)):
         since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()
@@ -456,8 +456,8 @@ def test_changes_go_on_where_a_file_says(table: Path, tmp_path: Path) -> None:
     state = tmp_path / "events.checkpoint"
     assert len(changed("changes", table, "--checkpoint", state)) == 3
     assert changed("changes", table, "--checkpoint", state) == []
-    mor.Table.open(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
-    mor.Table.open(table).delete(keys=["b"])
+    mor.Table(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
+    mor.Table(table).delete(keys=["b"])
     before = state.read_text()
     want = [("delete", "b", None), ("upsert", "a", 6)]
     assert changed("changes", table, "--checkpoint", state) == want
@@ -466,17 +466,17 @@ def test_changes_go_on_where_a_file_says(table: Path, tmp_path: Path) -> None:
 
 
 def test_changes_show_images_raw_rows_and_columns(table: Path) -> None:
-    first = mor.Table.open(table).version
-    mor.Table.open(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
+    first = mor.Table(table).version
+    mor.Table(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
     images = changed("changes", table, "--since", first, "--images")
     assert images == [("update_postimage", "a", 6), ("update_preimage", "a", 5)]
     assert changed("changes", table, "--since", first, "--raw", "--columns", "id,views") == [("upsert", "a", 6)]
-    assert changed("diff", table, first, mor.Table.open(table).version) == images
+    assert changed("diff", table, first, mor.Table(table).version) == images
 
 
 def test_stable_changes_stop_before_a_pending_write_and_show_says_so(table: Path) -> None:
-    with mor.Table.open(table).transaction():
-        mor.Table.open(table).upsert(EVENTS.with_columns(views=0))
+    with mor.Table(table).transaction():
+        mor.Table(table).upsert(EVENTS.with_columns(views=0))
         assert [views for _, _, views in changed("changes", table, "--stable")] == [5, 15, 25]
         assert "because the write that began then is pending" in crdt_mor("show", table).stdout
     assert [views for _, _, views in changed("changes", table, "--stable")] == [0, 0, 0]
@@ -514,9 +514,9 @@ def test_follow_prints_what_comes_until_it_is_stopped(table: Path, tmp_path: Pat
     with subprocess.Popen([*command, "--checkpoint", str(state), "--every", "0.05"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         first = [json.loads(process.stdout.readline())["id"] for _ in range(3)]
-        mor.Table.open(table).delete(keys=["b"])
+        mor.Table(table).delete(keys=["b"])
         assert json.loads(process.stdout.readline())["_change_type"] == "delete"
-        while not state.exists() or state.read_text().strip() != mor.Table.open(table).changes().checkpoint:
+        while not state.exists() or state.read_text().strip() != mor.Table(table).changes().checkpoint:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(20) != 0

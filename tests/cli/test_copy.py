@@ -37,7 +37,7 @@ def test_a_copy_and_its_update(people: mor.Table, fast_path: Path) -> None:
     people.upsert(pl.DataFrame({"id": [3]}))
     done = json.loads(run("copy", people.uri, copy, "--update", "--no-verify", "--output", "json", code=0).stdout)
     assert (done["version"], done["pending"], done["uri"]) == (people.version, 0, str(copy))
-    assert mor.Table.open(copy).count() == 3
+    assert mor.Table(copy).count() == 3
 
 
 def test_options_of_each_store_go_to_the_store_that_knows_them(people: mor.Table) -> None:

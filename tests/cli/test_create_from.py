@@ -40,7 +40,7 @@ def test_a_table_is_made_of_a_folder_a_pattern_or_several_files(fast_path: Path,
         said = run("create-from", uri, *source, *options)
         assert said.stdout == ""
         assert "3 rows in 2 files" in said.stderr
-        table = mor.Table.open(uri)
+        table = mor.Table(uri)
         assert sorted(table.to_polars().rows()) == sorted(ROWS.rows())
         assert table.history()["message"].to_pylist() == ["all"]
 
@@ -49,7 +49,7 @@ def test_programs_are_told_in_json(fast_path: Path, files: Path) -> None:
     done = run("create-from", fast_path / "t", files, "--key", "id", "--merge", "views=counter", "--output", "json")
     told = json.loads(done.stdout)
     assert (told["rows"], told["merge"], done.stderr) == (3, "latest (views: counter/1)", "")
-    assert told["files"] == mor.Table.open(fast_path / "t").inspect.files().num_rows
+    assert told["files"] == mor.Table(fast_path / "t").inspect.files().num_rows
     again = run("create-from", fast_path / "t", files, "--key", "id", "--output", "json", code=1)
     assert json.loads(again.stderr)["error"]["type"] == "TableExistsError"
 
@@ -58,7 +58,7 @@ def test_texts_have_the_types_that_are_given(fast_path: Path) -> None:
     (fast_path / "rows.csv").write_text("id,views\n007,1\n")
     (fast_path / "types.json").write_text('{"id": "string", "views": "int32"}')
     run("create-from", fast_path / "t", fast_path / "rows.csv", "--key", "id", "--schema", fast_path / "types.json")
-    assert mor.Table.open(fast_path / "t").to_polars().rows() == [("007", 1)]
+    assert mor.Table(fast_path / "t").to_polars().rows() == [("007", 1)]
 
 
 def test_a_terminal_shows_a_bar(fast_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,4 +75,4 @@ def test_what_is_wrong_with_the_rows_is_one_line(fast_path: Path) -> None:
     assert done.stderr.startswith("error: a key occurs twice")
     assert done.stderr.count("\n") == 1
     with pytest.raises(mor.errors.TableNotFoundError):
-        mor.Table.open(fast_path / "t")
+        mor.Table(fast_path / "t")

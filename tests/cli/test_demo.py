@@ -79,7 +79,7 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert found["maintained"]["files_after"] < found["maintained"]["files_before"]
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
     assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
-    table = mor.Table.open(found["table"])
+    table = mor.Table(found["table"])
     assert table.scan().count() == found["rows"]
     writers = {row["application"]: row["pid"] for row in table.history().to_pylist() if row["kind"] == "write"}
     assert writers.keys() == {"ingest", "encrypt", "backfill"}
@@ -115,7 +115,7 @@ def test_the_small_demo_holds_in_s3_with_all_that_leads_there_in_the_environment
     assert found["table"] == uri
     assert Path(found["picture"]).parent == tmp_path / "beside"
     assert not (tmp_path / "beside" / "flights").exists()
-    assert mor.Table.open(uri, storage_options=server.options).count() == found["rows"]
+    assert mor.Table(uri, storage_options=server.options).count() == found["rows"]
 
 
 @pytest.mark.slow

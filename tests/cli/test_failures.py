@@ -98,7 +98,7 @@ def test_whatever_is_raised_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(mor.Table, "open", fail)
+    monkeypatch.setattr(mor.Table, "__init__", fail)
     result = run("show", tmp_path, code=1)
     assert result.stderr.startswith("error: ")
     assert says in result.stderr
@@ -112,7 +112,7 @@ def test_ctrl_c_is_said_and_has_the_code_that_shells_give_it(tmp_path: Path, mon
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mor.Table, "open", interrupt)
+    monkeypatch.setattr(mor.Table, "__init__", interrupt)
     for words, says in {
         ("show", tmp_path): "show was interrupted. The command only reads, and changed nothing",
         ("verify", tmp_path): "changed nothing",
@@ -137,7 +137,7 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def close(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(mor.Table, "open", close)
+    monkeypatch.setattr(mor.Table, "__init__", close)
     assert run("show", tmp_path, code=141).output == ""
 
 

@@ -80,7 +80,7 @@ def test_a_table_that_is_not_there_is_named_and_the_others_are_maintained(table:
 
 
 def test_a_table_that_takes_no_upkeep_is_refused(table: Path) -> None:
-    mor.Table.open(table).maintenance.handover()
+    mor.Table(table).maintenance.handover()
     for dry_run in ([], ["--dry-run"]):
         assert f"{table}: maintain refused: this table is handed over" in run(table, *dry_run, code=1).stdout
 
@@ -117,7 +117,7 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
 ) -> None:
     def write() -> None:
         for i in range(2):
-            mor.Table.open(table).upsert(pl.DataFrame({"id": ["b"], "views": [i]}))
+            mor.Table(table).upsert(pl.DataFrame({"id": ["b"], "views": [i]}))
 
     moved = table.with_name("moved")
     time = Nights(write, lambda: table.rename(moved), lambda: moved.rename(table), lambda: os.kill(os.getpid(), number))
@@ -138,8 +138,8 @@ def test_a_terminal_sees_a_bar_for_each_plan_and_a_pipe_sees_none(table: Path) -
     for terminal in (True, False):
         stream = io.StringIO()
         with maintain.progress(Console(file=stream, force_terminal=terminal, width=100)):
-            mor.Table.open(table).maintenance.compact()
-        mor.Table.open(table).upsert(pl.DataFrame({"id": ["c"], "views": [1]}))
+            mor.Table(table).maintenance.compact()
+        mor.Table(table).upsert(pl.DataFrame({"id": ["c"], "views": [1]}))
         seen[terminal] = stream.getvalue()
     assert "compaction" in seen[True]
     assert "1/1" in seen[True]

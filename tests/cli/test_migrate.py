@@ -40,7 +40,7 @@ def new(fast_path: Path) -> Path:
 
 
 def rows(table: Path) -> list[tuple[object, ...]]:
-    return sorted(mor.Table.open(table).scan().to_polars().rows())
+    return sorted(mor.Table(table).scan().to_polars().rows())
 
 
 @pytest.mark.filterwarnings("always::crdt_mor.errors.TableMovedWarning")
@@ -50,7 +50,7 @@ def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_pa
     assert "copying" in done
     assert "the table is closed" in done
     assert f"moved to {new}: 2 rows, in 1 commits; writers were turned away for" in done
-    moved = mor.Table.open(new)
+    moved = mor.Table(new)
     assert (moved.config.buckets, moved.config.partition_by) == (3, ("day",))
     assert moved.properties == {"crdt_mor.cluster_by": "views"}
     (fast_path / "more.csv").write_text("id,day,views\na,mon,10\n")

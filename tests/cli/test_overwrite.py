@@ -45,7 +45,7 @@ def files(fast_path: Path) -> list[Path]:
 
 
 def rows(table: Path) -> list[tuple[object, ...]]:
-    return sorted(mor.Table.open(table).scan().to_polars().rows())
+    return sorted(mor.Table(table).scan().to_polars().rows())
 
 
 def test_files_replace_rows(table: Path, files: list[Path]) -> None:

@@ -37,8 +37,8 @@ def test_properties_are_printed_set_and_taken_away(uri: str) -> None:
     code, told, _ = run("properties", uri, "owner=ops=1", "note=", "--unset", "crdt_mor.cluster_by")
     assert code == 0
     assert told.split() == ["note", "owner", "ops=1"]
-    assert dict(mor.Table.open(uri).properties) == {"note": "", "owner": "ops=1"}
-    before = mor.Table.open(uri).version
+    assert dict(mor.Table(uri).properties) == {"note": "", "owner": "ops=1"}
+    before = mor.Table(uri).version
     for args, message, exit_code in (
         (["owner"], "NAME=VALUE", 2),
         (["a=1", "--unset", "a"], "set or remove each property once", 2),
@@ -48,7 +48,7 @@ def test_properties_are_printed_set_and_taken_away(uri: str) -> None:
     ):
         code, _, said = run("properties", uri, *args)
         assert (code, message in " ".join(said.replace("│", " ").split())) == (exit_code, True), said
-    assert mor.Table.open(uri).version == before
+    assert mor.Table(uri).version == before
     run("properties", uri, "--unset", "note", "--unset", "owner")
     assert run("properties", uri)[2].strip() == "no properties"
 

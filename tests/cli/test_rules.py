@@ -30,7 +30,7 @@ def test_rules_are_made_printed_added_and_dropped(fast_path: Path) -> None:
     assert "constraint='check positive: price > 0' key={'id': 1}" in run("upsert", table, bad, code=1)[1]
     frame.select("id", "price").write_parquet(fast_path / "some.parquet")
     run("upsert", table, fast_path / "some.parquet")
-    assert mor.Table.open(table).scan().to_polars()["day"].to_list() == ["x=1", "x=1"]
+    assert mor.Table(table).scan().to_polars()["day"].to_list() == ["x=1", "x=1"]
 
     found = {"not_null": ["id", "price"], "check": {"positive": "price > 0"}, "default": {"day": "x=1"}, "unproven": []}
     assert json.loads(run("rules", table, "--output", "json")[0]) == found

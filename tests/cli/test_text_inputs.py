@@ -30,7 +30,7 @@ def run(*arguments: object, code: int = 0, stdin: bytes | None = None) -> Result
 
 
 def rows(table: Path) -> list[tuple[object, ...]]:
-    return sorted(mor.Table.open(table).scan().to_polars().rows())
+    return sorted(mor.Table(table).scan().to_polars().rows())
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_error_of_csv_names_the_line_and_the_column(fast_path: Path, text: str, 
     tabs = ("--delimiter", r"\t") if "\t" in text else ()
     assert why in run("upsert", fast_path / "t", fast_path / "a.csv", *tabs, code=1).stderr
     with pytest.raises(mor.InvalidInputError, match=why):
-        mor.Table.open(fast_path / "t").upsert(mor.read_files(fast_path / "a.csv", delimiter="\t" if tabs else ","))
+        mor.Table(fast_path / "t").upsert(mor.read_files(fast_path / "a.csv", delimiter="\t" if tabs else ","))
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_schema_of_a_table_as_it_is_printed_makes_a_table_of_the_same_columns(fa
     first = mor.Table.create(fast_path / "t", pa.schema([("id", pa.int64()), *columns]), key="id")
     printed = run("schema", fast_path / "t", "--output", "json").stdout
     run("create", fast_path / "u", "--schema", "-", "--key", "id", stdin=printed.encode())
-    assert mor.Table.open(fast_path / "u").schema == first.schema
+    assert mor.Table(fast_path / "u").schema == first.schema
 
 
 @pytest.mark.parametrize("name", ["-", "s.json", "s.jsonl"])
@@ -140,7 +140,7 @@ def test_object_of_types_is_a_schema_wherever_it_comes_from(fast_path: Path, nam
     if name != "-":
         source = (fast_path / "s").rename(fast_path / name)
     run("create", fast_path / "t", "--schema", source, "--key", "a", stdin=text)
-    assert mor.Table.open(fast_path / "t").schema == pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    assert mor.Table(fast_path / "t").schema == pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 
 
 @pytest.mark.parametrize("kinds", [{"a": "in64"}, {"a": "string", "b": "number"}])
@@ -153,7 +153,7 @@ def test_schema_with_an_unknown_type_is_refused_and_makes_no_table(fast_path: Pa
 @pytest.mark.parametrize("row", [{"a": "x", "b": "y"}, {"a": "x", "b": "date"}])
 def test_like_takes_an_object_of_texts_as_a_row(fast_path: Path, row: dict[str, str]) -> None:
     run("create", fast_path / "u", "--like", "-", "--key", "a", stdin=json.dumps(row).encode())
-    assert mor.Table.open(fast_path / "u").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
+    assert mor.Table(fast_path / "u").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
 
 
 class _Freed(bytes):

@@ -66,7 +66,7 @@ def test_the_plain_fold(people: Path) -> None:
 def test_what_looks_at_no_file_says_so(people: Path) -> None:
     """A base file is gone: `cat` fails, and what goes by the timeline says that it has not looked; `maintain` fails as
     soon as it needs the file."""
-    table = mor.Table.open(people)
+    table = mor.Table(people)
     table.maintenance.compact()
     for base in people.glob("day=*/*.parquet"):
         base.unlink()

@@ -36,7 +36,7 @@ def said(result: Result) -> str:
 
 
 def rows(table: Path) -> list[tuple[object, ...]]:
-    return sorted(mor.Table.open(table).scan().to_polars().rows())
+    return sorted(mor.Table(table).scan().to_polars().rows())
 
 
 def in_each_format() -> dict[str, bytes]:
@@ -65,7 +65,7 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def table(empty: Path) -> Path:
-    mor.Table.open(empty).upsert(pa.Table.from_pylist(ROWS, SCHEMA))
+    mor.Table(empty).upsert(pa.Table.from_pylist(ROWS, SCHEMA))
     return empty
 
 
@@ -150,7 +150,7 @@ def test_several_files_are_one_commit_and_the_command_says_so(empty: Path, tmp_p
         (tmp_path / f"{name}.csv").write_text(f"id,views\n{name},1\n")
     result = run("append", empty, tmp_path / "d.csv", "-", tmp_path / "e.csv", stdin=in_each_format()["jsonl"])
     assert "5 rows written, 3 files in one commit" in result.stderr
-    assert mor.Table.open(empty).inspect.timeline().num_rows == 1
+    assert mor.Table(empty).inspect.timeline().num_rows == 1
 
 
 def test_text_in_views_goes_in_and_out_as_csv_and_json(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_bytes_do_not_go_to_a_terminal(table: Path, format: str, monkeypatch: py
 
 
 def test_count_counts_what_a_condition_or_a_moment_leaves(table: Path) -> None:
-    version = mor.Table.open(table).version
+    version = mor.Table(table).version
     run("delete", table, "--keys", "a")
     assert run("count", table).stdout == "2\n"
     assert run("count", table, "--as-of", version).stdout == "3\n"
@@ -199,7 +199,7 @@ def test_a_table_is_made_like_a_file_like_stdin_or_like_a_table(tmp_path: Path, 
     run("create", tmp_path / "s", "--like", "-", "--key", "id", stdin=in_each_format()["arrow"])
     run("create", tmp_path / "u", "--like", table, "--key", "id")
     for name in "fsu":
-        assert mor.Table.open(tmp_path / name).schema == SCHEMA
+        assert mor.Table(tmp_path / name).schema == SCHEMA
         assert rows(tmp_path / name) == []
 
 
@@ -229,7 +229,7 @@ def test_the_schema_that_is_printed_makes_the_same_table(tmp_path: Path) -> None
     mor.Table.create(tmp_path / "t", schema, key=["id", "day"], partition_by="day", merge={"n": "counter"})
     (tmp_path / "schema.json").write_text(run("schema", tmp_path / "t", "--output", "json").stdout)
     run("create", tmp_path / "again", "--schema", tmp_path / "schema.json", "--key", "id")
-    assert mor.Table.open(tmp_path / "again").schema == schema
+    assert mor.Table(tmp_path / "again").schema == schema
     said = json.loads((tmp_path / "schema.json").read_text())
     assert {name: value for name, value in said.items() if name != "columns"} == {
         "key": ["id", "day"], "partition_by": ["day"], "ordering": None, "merge": "latest (n: counter/1)",

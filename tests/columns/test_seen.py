@@ -6,7 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.store import MemoryStore
 from tests.model.types_page import SEEN, SUPPORTED, arrow_type
 
@@ -14,7 +14,7 @@ from tests.model.types_page import SEEN, SUPPORTED, arrow_type
 def table_with(kind: pa.DataType) -> Table:
     """A table with a column of the type, and one row, in which it is null."""
     schema = pa.schema([("id", pa.int64()), ("c", kind)])
-    table = Table.create("t", schema, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", schema, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(pa.table({"id": [1], "c": pa.nulls(1, table.schema.field("c").type)}))
     return table
 

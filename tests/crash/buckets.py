@@ -32,7 +32,7 @@ from typing import Final, TypeVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import StorageUnavailableError, Table, payloads
+from crdt_mor import Opening, StorageUnavailableError, Table, payloads
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import sweep
 from tests import servers, waiting
@@ -66,7 +66,7 @@ def work(uri: str, log_path: Path, name: str, commits: int) -> None:
     """One process, until it has made its commits; who compacts does so until it is killed."""
     done = sum(line[0] == "ack" for line in read_log(log_path))
     log = Log(log_path)
-    table = insisting(log, lambda: Table.open(uri, writer_expiry=EXPIRY, environment=Hurried()))
+    table = insisting(log, lambda: Table(uri, opening=Opening(writer_expiry=EXPIRY, environment=Hurried())))
     while name == COMPACT:
         log.say("compacted", len(insisting(log, table.maintenance.compact)))
     for number in range(done + 1, commits + 1):
@@ -141,8 +141,8 @@ def run(folder: Path, server: servers.Server, seed: int, processes: int = 8, com
     """One round. Raises `AssertionError` with what is wrong."""
     chance, kills = Random(seed), 0
     uri = server.address(f"crew-{seed}")
-    table = Table.create(uri, COLUMNS, key="id", merge={"n": payloads.Counter()}, buckets=BUCKETS, writer_expiry=EXPIRY,
-                         storage_options=server.options)  # fmt: skip
+    table = Table.create(uri, COLUMNS, key="id", merge={"n": payloads.Counter()}, buckets=BUCKETS,
+                         opening=Opening(writer_expiry=EXPIRY), storage_options=server.options)  # fmt: skip
     names = [f"w{number}" for number in range(processes)]
     with Proxy(server.port, seed=seed, share=SHARE).running() as proxy:
         crew = Crew(uri, folder, commits, dict(server.through(proxy.port).options))

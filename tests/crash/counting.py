@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import Payload, Table
+from crdt_mor import Opening, Payload, Table
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, ORSet
 from tests.crash.worker import Log, acknowledge, compact, read_log
@@ -106,7 +106,7 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits
     faulthandler.register(signal.SIGUSR1)  # where are you? to the error stream
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
-    table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
+    table = Table(path, opening=Opening(writer_expiry=timedelta(milliseconds=int(expiry_ms))))
     match role:
         case "count":
             count(table, log, name, before, int(commits))

@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Commit, Table
+from crdt_mor import Commit, Opening, Table
 from crdt_mor.errors import TableArrivingError, TableMovedError, WriterExpiredError
 from crdt_mor.payloads import Counter
 from tests import waiting
@@ -37,7 +37,7 @@ def rows(name: str, number: int) -> list[tuple[str, str, int]]:
 
 
 def opened(address: str | Path) -> Table:
-    return Table.open(str(address), writer_expiry=EXPIRY)
+    return Table(str(address), opening=Opening(writer_expiry=EXPIRY))
 
 
 def commit(table: Table, name: str, number: int) -> tuple[Commit, Table]:
@@ -88,7 +88,9 @@ def work(folder: Path, name: str) -> None:
 
 def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROCESSES) -> str:
     """Let them run for so long, and check. Raises `AssertionError` with what is wrong."""
-    Table.create(folder / "t0", SCHEMA, key="id", buckets=2, merge={"n": Counter()}, writer_expiry=EXPIRY)
+    Table.create(
+        folder / "t0", SCHEMA, key="id", buckets=2, merge={"n": Counter()}, opening=Opening(writer_expiry=EXPIRY)
+    )
     kills = kill_some("tests.crash.migrations", folder, processes, seconds, seed)
     moves = len((folder / "migrate0.log").read_text().splitlines())
     table = opened(folder / f"t{moves}")

@@ -30,7 +30,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, SnapshotExpiredError, Table
+from crdt_mor import Commit, Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import TokenOrderError, WriterExpiredError
 from crdt_mor.events import sweep
 from crdt_mor.log.tail import expire_versions
@@ -91,7 +91,7 @@ def commit(table: Table, name: str, number: int) -> Commit | None:
 
 def work(folder: Path, name: str) -> None:
     """One process, until it is killed."""
-    table = Table.open(str(folder / "t"), writer_expiry=EXPIRY)
+    table = Table(str(folder / "t"), opening=Opening(writer_expiry=EXPIRY))
     log = folder / f"{name}.log"
     if name.startswith("compact"):
         while True:
@@ -178,7 +178,9 @@ def meant(commits: Sequence[Done]) -> list[tuple[str, str, int]]:
 
 def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROCESSES) -> str:
     """Let them run for so long, and check. Raises `AssertionError` with what is wrong."""
-    table = Table.create(str(folder / "t"), SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY)
+    table = Table.create(
+        str(folder / "t"), SCHEMA, key="id", partition_by="p", buckets=2, opening=Opening(writer_expiry=EXPIRY)
+    )
     table.set_properties(POLICIES)
     kills = kill_some("tests.crash.overwrites", folder, processes, seconds, seed)
     return f"{checked(folder, processes)}, {kills} kills of {kinds_of(processes)}: 0 wrong, 0 lost, no orphan."
@@ -190,7 +192,7 @@ def kinds_of(processes: Sequence[str]) -> dict[str, int]:
 
 def checked(folder: Path, processes: Sequence[str]) -> str:
     """Hold what everybody was told against the table; everybody is dead."""
-    table = Table.open(str(folder / "t"), writer_expiry=EXPIRY)
+    table = Table(str(folder / "t"), opening=Opening(writer_expiry=EXPIRY))
     restores = restores_of(folder, table, [name for name in processes if name.startswith("restore")])
     writers = [name for name in processes if name.startswith(("write", "overwrite"))]
     done = [d for name in writers for d in done_by(folder, table, name)]

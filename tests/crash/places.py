@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from crdt_mor import CrdtMorError, Table
+from crdt_mor import CrdtMorError, Opening, Table
 from crdt_mor.errors import TableExistsError, TableNotFoundError
 from crdt_mor.testing.faults import ProcessDied
 from tests.crash.media import FAULTS, Disk, Process
@@ -106,7 +106,9 @@ class Place:
     def opened(self) -> Table | None:
         """The table at the place; None where nobody finds one."""
         try:
-            return Table.open(self.address, store=self.disk, environment=self.world.clock, writer_expiry=EXPIRY)
+            return Table(
+                self.address, opening=Opening(store=self.disk, environment=self.world.clock, writer_expiry=EXPIRY)
+            )
         except TableNotFoundError:
             return None
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from crdt_mor import Scan, Table
+from crdt_mor import Opening, Scan, Table
 from crdt_mor.events import sweep
 from crdt_mor.log.paths import HEARTBEATS, POSTS, post_in
 from crdt_mor.model.names import TimelineFileName
@@ -41,7 +41,9 @@ class Scene:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "table"
         expiry = timedelta(milliseconds=self.expiry_ms)
-        self.table = Table.create(str(self.path), SCHEMA, key="key", buckets=BUCKETS, writer_expiry=expiry)
+        self.table = Table.create(
+            str(self.path), SCHEMA, key="key", buckets=BUCKETS, opening=Opening(writer_expiry=expiry)
+        )
 
     # --- processes ------------------------------------------------------------------------------------------------
 

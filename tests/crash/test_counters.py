@@ -13,7 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, Table
+from crdt_mor import Commit, Opening, Table
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log import stopping
@@ -57,7 +57,9 @@ class Counting(Scene):
         left_out = [ASKING] if self.is_posted else []
         schema = pa.schema([column for column in SCHEMA if column.name not in left_out])
         merge = {column: payload for column, payload in MERGE.items() if column not in left_out}
-        self.table = Table.create(self.path, schema, key="key", merge=merge, buckets=BUCKETS, writer_expiry=expiry)
+        self.table = Table.create(
+            self.path, schema, key="key", merge=merge, buckets=BUCKETS, opening=Opening(writer_expiry=expiry)
+        )
 
     def kill_all_the_time(self, commits: int, random: Random) -> None:
         """Every process is killed soon after it has begun to work, again and again, until all have counted."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, StorageUnavailableError, Table
+from crdt_mor import Commit, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
@@ -261,7 +261,7 @@ def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_or_does_no_harm(
 
 
 def test_the_expiry_is_judged_by_the_age_of_the_heartbeat(simulated: Simulated) -> None:
-    table = simulated.create(SCHEMA, key="k", writer_expiry=timedelta(milliseconds=300))
+    table = simulated.create(SCHEMA, key="k", opening=Opening(writer_expiry=timedelta(milliseconds=300)))
     with table.transaction() as tx:
         tx.upsert(frame(FIRST))
         simulated.environment.sleep(1.0)  # three times the expiry, but it beats

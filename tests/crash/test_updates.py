@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from tests import waiting
 from tests.crash.scene import Scene
 from tests.crash.updating import SCHEMA, SHARED
@@ -33,7 +33,7 @@ class Updating(Scene):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "table"
         expiry = timedelta(milliseconds=self.expiry_ms)
-        self.table = Table.create(self.path, SCHEMA, key="id", buckets=2, writer_expiry=expiry)
+        self.table = Table.create(self.path, SCHEMA, key="id", buckets=2, opening=Opening(writer_expiry=expiry))
 
     def run(self, names: list[str], commits: int, kills: int, random: Random) -> None:
         """All processes add so many times; some are killed at random moments, and started again at once."""

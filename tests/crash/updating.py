@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import WriterExpiredError
 from tests.crash.worker import Log, acknowledge, read_log
 
@@ -29,7 +29,7 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits
     faulthandler.register(signal.SIGUSR1)
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
-    table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
+    table = Table(path, opening=Opening(writer_expiry=timedelta(milliseconds=int(expiry_ms))))
     for number in range(int(before[-1][1]) if before else 1, int(commits) + 1):
         log.say("try", number)
         while True:

@@ -20,7 +20,7 @@ from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
 
-from crdt_mor import Scan, SnapshotExpiredError, Table
+from crdt_mor import Opening, Scan, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError
 from tests.crash.worker import BUCKETS, Log, read_log, write
 
@@ -164,7 +164,7 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str) -> None
     faulthandler.register(signal.SIGUSR1)  # where are you? to the error stream
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
-    table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
+    table = Table(path, opening=Opening(writer_expiry=timedelta(milliseconds=int(expiry_ms))))
     match role:
         case "write":
             write(table, log, name, before, 1_000_000)

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import TableNotFoundError
 from crdt_mor.store import Store
 from crdt_mor.testing.clock import SimulatedEnvironment
@@ -90,7 +90,7 @@ class World:
 
     def open(self, store: Store | None = None) -> Table:
         """The table, as a process opens it."""
-        return Table.open("t", store=store or self.disk, environment=self.clock, writer_expiry=EXPIRY)
+        return Table("t", opening=Opening(store=store or self.disk, environment=self.clock, writer_expiry=EXPIRY))
 
     def cut(self) -> None:
         """The power goes off."""
@@ -100,7 +100,7 @@ class World:
     def moved(self) -> Table | None:
         """The table at its new address, if it takes writes there."""
         try:
-            table = Table.open("there", store=self.there, environment=self.clock, writer_expiry=EXPIRY)
+            table = Table("there", opening=Opening(store=self.there, environment=self.clock, writer_expiry=EXPIRY))
         except TableNotFoundError:
             return None
         origin = tail_of(table).origin
@@ -213,8 +213,8 @@ def _made_by_hudi(table: Table) -> None:
 def created(world: World, store: Store | None = None, *, exist_ok: bool = False) -> Table:
     """The table of a world, made by a process."""
     return Table.create(
-        "t", SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok, writer_expiry=EXPIRY,
-        store=store or world.disk, environment=world.clock,
+        "t", SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok,
+        opening=Opening(writer_expiry=EXPIRY, store=store or world.disk, environment=world.clock),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crdt_mor import Commit, Table
+from crdt_mor import Commit, Opening, Table
 from crdt_mor.errors import WriterExpiredError
 
 SCHEMA = pa.schema([("key", pa.string()), ("batch", pa.string()), ("n", pa.int64())])
@@ -102,7 +102,7 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits
     faulthandler.register(signal.SIGUSR1)  # where are you? to the error stream
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
-    table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
+    table = Table(path, opening=Opening(writer_expiry=timedelta(milliseconds=int(expiry_ms))))
     match role:
         case "write":
             write(table, log, name, before, int(commits))

@@ -57,8 +57,11 @@ def used(data: bytes) -> None:
     with suppress(mor.CrdtMorError):
         store.put(path, content)
     try:
-        table = mor.Table.open(
-            "simulated", store=store, environment=SimulatedEnvironment(corpus.table().place.environment.now_ms())
+        table = mor.Table(
+            "simulated",
+            opening=mor.Opening(
+                store=store, environment=SimulatedEnvironment(corpus.table().place.environment.now_ms())
+            ),
         )
     except mor.CrdtMorError:
         return

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
@@ -58,8 +58,8 @@ class DyingTurns(Turns):
         name, statement = self._drawn(MORTAL), self.chance.choices([*NEXT], [*NEXT.values()])[0]
         at, follows = self.chance.randint(1, LAST), self.chance.random() < 0.4
         before, after = self._dies(name, at)
-        shown = self._said(ours(Table.open(self.root)))
-        assert shown in (before, after), f"neither before nor after\n{self._difference(ours(Table.open(self.root)))}"
+        shown = self._said(ours(Table(self.root)))
+        assert shown in (before, after), f"neither before nor after\n{self._difference(ours(Table(self.root)))}"
         self.rows = shown
         seen = self._said(self.spark.read(self.root))
         for reader, rows in (("Spark", seen), ("hudi-rs", self._said(hudi_rs(self.root)))):
@@ -89,7 +89,7 @@ class DyingTurns(Turns):
         self.chance.setstate(state)
         self.count = count
         dying = InterruptedStore(LocalStore(str(self.root)))
-        self.table = Table.open(self.root, store=dying)
+        self.table = Table(self.root, opening=Opening(store=dying))
         dying.arm(at, dying.die)
         with suppress(ProcessDied):
             do()
@@ -109,7 +109,7 @@ class DyingTurns(Turns):
 
     def _follow_advice(self) -> None:
         """What the page says to run before Hudi's turn after a crash."""
-        table = Table.open(self.root)
+        table = Table(self.root)
         assert table.maintenance.maintain().ok, self.story
         for instant in table.inspect.pending()["requested_at"].to_pylist():
             table.maintenance.roll_back(instant)
@@ -138,12 +138,12 @@ class DyingTurns(Turns):
 
         Hudi's readers lack what Hudi is not told of yet. hudi-rs may refuse a plan that both have executed.
         """
-        said = self._refused(lambda: Table.open(self.root), UnsupportedFeatureError)
+        said = self._refused(lambda: Table(self.root), UnsupportedFeatureError)
         if said:
             assert "misses an earlier commit" in said, f"{said}\n{self.story}"
             self._take_back(said)
             return
-        found = ours(Table.open(self.root))
+        found = ours(Table(self.root))
         assert self._said(found) == self.rows, f"ours\n{self._difference(found)}"
         refused = self._refused(lambda: hudi_rs(self.root), Refused)
         assert not refused or TWO_BASES in refused, f"{refused}\n{self.story}"

@@ -86,7 +86,7 @@ class HudiTurns:
         return bool(self._replaced(self._live(), partitions))
 
     def _open(self) -> None:
-        table = Table.open(self.root)
+        table = Table(self.root)
         look_for_hudi(table)
         self.session = session_of(table)
         if self._begun:

@@ -29,7 +29,7 @@ def moved(make: Maker, table: Table, *beside: Any, **wanted: Any) -> Table:
             make.end(pending)
 
     table.maintenance.migrate(make.root, on_progress=tell, **wanted)
-    return Table.open(make.root)
+    return Table(make.root)
 
 
 def write(table: Table) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, StorageUnavailableError, Table
 from crdt_mor.errors import RestoreUnfinishedError, UnsupportedFeatureError
 from crdt_mor.events.restore import files_of_dropped
 from crdt_mor.events.session import Session
@@ -103,7 +103,7 @@ class StallingHistory(UpkeepHistory):
                 self._step(name, look)
 
         dying = Dying(is_told, at=stalls.randrange(3) + 1, after=True, meanwhile=others)
-        self.table = Table.open(self.make.root, store=ScriptedStore(LocalStore(self.make.root), dying))
+        self.table = Table(self.make.root, opening=Opening(store=ScriptedStore(LocalStore(self.make.root), dying)))
         what = stalls.choice(FROZEN)
         before = {*own.inspect.pending()["requested_at"].to_pylist()}
         self.steps.append(f"one that may freeze: {what}")
@@ -134,7 +134,7 @@ class StallingHistory(UpkeepHistory):
         own = self.table
         what = self.stalls.choice(["commit", "commit", "archive", "clean", "restore", "restore"])
         self.steps.append(f"by another: {what}")
-        self.table = Table.open(self.make.root, store=self.foreign)
+        self.table = Table(self.make.root, opening=Opening(store=self.foreign))
         if what == "commit":
             super()._step(what, look)
             self.table = own

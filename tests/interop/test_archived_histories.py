@@ -34,7 +34,7 @@ class Archiver:
         before = ours(table)
         history = {version: ours(table, as_of=version) for version in range(table.version, table.version - 2, -1)}
         self.instants += table.maintenance.archive(keep_commits=1).instants
-        assert ours(table) == ours(Table.open(str(self.root))) == before
+        assert ours(table) == ours(Table(str(self.root))) == before
         assert {version: ours(table, as_of=version) for version in history} == history
         if self.read is not None:
             assert self.read(self.root) == before

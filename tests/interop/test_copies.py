@@ -35,10 +35,10 @@ def moved_copy(make: Maker) -> tuple[Table, Path]:
 
 def test_a_copy_in_hudi_rs(make: Maker) -> None:
     table, copy = moved_copy(make)
-    assert hudi_rs(copy) == ours(table) == ours(Table.open(copy))
+    assert hudi_rs(copy) == ours(table) == ours(Table(copy))
 
 
 @pytest.mark.spark
 def test_a_copy_in_hudis_spark_reader(make: Maker, spark: HudiSpark) -> None:
     table, copy = moved_copy(make)
-    assert spark.read(copy) == ours(table) == ours(Table.open(copy))
+    assert spark.read(copy) == ours(table) == ours(Table(copy))

@@ -38,7 +38,7 @@ def found(table: Table) -> set[tuple[str, str, int]]:
 
 def by_all(root: Path) -> set[tuple[str, str, int]]:
     """What a table shows that is opened, after hudi-rs was seen to show the same."""
-    table = Table.open(root)
+    table = Table(root)
     assert ours(table) == hudi_rs(root)
     return found(table)
 
@@ -187,7 +187,7 @@ def test_a_write_that_began_before_hudi_opened_its_bucket_is_staged_again(
 ) -> None:
     end = begin(table, make)
     HudiTurns(make.root).insert(rows(("c", "wed", 1), ("h", "wed", 5)))
-    other = Table.open(make.root)
+    other = Table(make.root)
     other.upsert(rows(("b", "tue", 3)))
     end()
     # Hudi's row of the key is requested later, and wins.
@@ -202,7 +202,7 @@ def test_a_write_that_began_before_hudi_dropped_its_partition_is_void_there(
 ) -> None:
     end = begin(table, make)
     HudiTurns(make.root).drop("p=mon")
-    Table.open(make.root).upsert(rows(("d", "mon", 4)))
+    Table(make.root).upsert(rows(("d", "mon", 4)))
     end()
     assert by_all(make.root) == {("b", "tue", 1), ("c", "wed", 2), ("d", "mon", 4)}
 
@@ -215,7 +215,7 @@ def test_a_write_that_began_after_hudi_dropped_its_partition_is_staged_again(
     hudi.begin()
     end = begin(table, make)
     hudi.drop("p=mon")
-    Table.open(make.root).upsert(rows(("d", "mon", 4)))
+    Table(make.root).upsert(rows(("d", "mon", 4)))
     end()
     assert by_all(make.root) == {NEW, ("b", "tue", 1), ("c", "wed", 2), ("d", "mon", 4)}
 
@@ -223,10 +223,10 @@ def test_a_write_that_began_after_hudi_dropped_its_partition_is_staged_again(
 def test_a_write_that_began_before_a_clustering_of_hudis_is_staged_again(table: Table, make: Maker) -> None:
     end = in_block(table, make)
     HudiTurns(make.root).cluster(rows(("a", "mon", 1), ("e", "mon", 1)), "p=mon")
-    Table.open(make.root).upsert(rows(("d", "mon", 4)))
+    Table(make.root).upsert(rows(("d", "mon", 4)))
     end()
     after = {("b", "tue", 1), ("c", "wed", 2), ("d", "mon", 4), ("e", "mon", 1)}
-    assert found(Table.open(make.root)) - after <= {NEW, ("a", "mon", 1)}
+    assert found(Table(make.root)) - after <= {NEW, ("a", "mon", 1)}
     by_all(make.root)
 
 
@@ -255,7 +255,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
     hudi = HudiTurns(make.root)
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
-    for use in (Table.open, lambda root: look_for_hudi(table)):
+    for use in (Table, lambda root: look_for_hudi(table)):
         with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours.*instant={replacing} "):
             use(make.root)
     for path in (make.root / ".hoodie/timeline").glob(f"{replacing}*"):
@@ -269,7 +269,7 @@ def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, m
     hudi = HudiTurns(make.root)
     hudi.insert(rows(("h", "wed", 5)))
     table.upsert(rows(("c", "wed", 2)))
-    opened = Table.open(make.root)
+    opened = Table(make.root)
     assert found(opened) == {("a", "mon", 1), ("b", "tue", 1), ("c", "wed", 2), ("h", "wed", 5)}
     with pytest.raises(InvalidInputError, match=r"a key could live twice.*file_id=00000000-7c1e"):
         opened.upsert(rows(NEW))
@@ -315,7 +315,7 @@ UNSEEN: Final = [
 
 def written_and_opened(table: Table, door: Callable[[Table], None]) -> Table:
     door(table)
-    return Table.open(table.uri)
+    return Table(table.uri)
 
 
 @pytest.mark.parametrize(("door", "turn"), UNSEEN, ids=lambda value: getattr(value, "__name__", value))
@@ -371,14 +371,14 @@ def test_file_ids_that_are_many_are_in_an_object_of_their_own(
     held = json.loads(object_.read_bytes())
     assert list(held) == ["format", "file_ids"]
     assert [*held["file_ids"]] == ["p=fri", "p=mon", "p=wed"]
-    opened = Table.open(make.root)
+    opened = Table(make.root)
     opened.upsert(rows(("h", "fri", 8)))
     table.upsert(rows(("h", "wed", 9)))
     assert newest_version(make.root)["file_ids"] == stored, "what has not changed is not put anew"
     assert by_all(make.root) == {NEW, ("b", "tue", 1), ("h", "wed", 9), ("h", "fri", 8)}
     object_.unlink()
     with pytest.raises(FormatError, match=r"Restore the file from a backup. file=.*/segments/"):
-        Table.open(make.root).upsert(rows(NEW))
+        Table(make.root).upsert(rows(NEW))
 
 
 def test_a_part_of_a_snapshot_takes_along_the_ids_of_its_own_file_groups(table: Table, make: Maker) -> None:
@@ -427,5 +427,5 @@ def test_a_table_that_an_older_release_had_locked_is_written_again(table: Table,
     value = json.loads(newest.read_bytes())
     ((file_id,),) = value.pop("file_ids").values()
     newest.write_bytes(json.dumps({**value, "foreign_group": file_id}, separators=(",", ":")).encode())
-    Table.open(make.root).upsert(rows(("h", "wed", 6)))
+    Table(make.root).upsert(rows(("h", "wed", 6)))
     assert by_all(make.root) == {NEW, ("b", "tue", 1), ("h", "wed", 6)}

@@ -50,7 +50,7 @@ def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: 
 
     def agree() -> None:
         look_for_hudi(table)
-        assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
+        assert ours(table) == ours(Table(make.root)) == spark.read(make.root) == hudi_rs(make.root)
 
     agree()
     for setting in QUICK:
@@ -107,5 +107,5 @@ def test_partitions_that_hudi_makes_replaces_and_drops_meanwhile(make: Maker, sp
     expected = {"k0": 1, "k1": 1, "k2": 9, "k3": 1, "y9": 9, "z2": 6}
     for step in (lambda: None, lambda: table.upsert(rows([5], 3, "w")), table.maintenance.compact):
         step()
-        assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
+        assert ours(table) == ours(Table(make.root)) == spark.read(make.root) == hudi_rs(make.root)
         assert numbers(table).items() >= expected.items()

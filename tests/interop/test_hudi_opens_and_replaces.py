@@ -25,7 +25,7 @@ def of_day(*said: tuple[str, str, int]) -> pa.Table:
 
 def by_all(root: Path, spark: HudiSpark) -> Found:
     """The numbers of a table by partition and key, once all readers have shown the same."""
-    table = Table.open(root)
+    table = Table(root)
     assert ours(table) == spark.read(root) == hudi_rs(root)
     return {(str(row.get("p")), str(row["id"])): row["n"] for row in table.scan().to_arrow().to_pylist()}
 
@@ -58,7 +58,7 @@ def test_hudi_drops_and_overwrites_partitions_of_ours(make: Maker, spark: HudiSp
     table.overwrite(of_day(("a", "mon", 8)), partitions="dynamic")
     assert by_all(make.root, spark) == {("mon", "a"): 8, ("tue", "b"): 1}
     table.maintenance.migrate(str(make.root.with_name("moved")), buckets=3)
-    moved = Table.open(make.root.with_name("moved"))
+    moved = Table(make.root.with_name("moved"))
     moved.upsert(of_day(("a", "mon", 9)))
     assert by_all(make.root.with_name("moved"), spark) == {("mon", "a"): 9, ("tue", "b"): 1}
 
@@ -103,7 +103,7 @@ def test_an_ordinary_bucket_table_of_hudis_is_written_in_turns(
     with (root / ".hoodie/hoodie.properties").open("a") as settings:
         settings.write("hoodie.bucket.index.num.buckets=3\n")  # which Hudi does not store
     (root / ".hoodie/.hoodie.properties.crc").unlink()  # Hadoop's, of the file before
-    table = Table.open(root)
+    table = Table(root)
     table.upsert(pa.table({"id": ["k0", "k9"], "n": [7, 9], "p": ["p0", "p1"]}))
     now = by_all(root, spark)
     assert [now[place] for place in sorted(now)] == [7, 2, 4, 100, 3, 5, 9]

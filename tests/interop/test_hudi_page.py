@@ -39,18 +39,18 @@ def root(spark: HudiSpark, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def agree(root: Path, spark: HudiSpark) -> None:
-    assert ours(Table.open(root)) == spark.read(root) == hudi_rs(root)
+    assert ours(Table(root)) == spark.read(root) == hudi_rs(root)
 
 
 def test_hudi_and_we_write_a_table_that_the_page_has_made(root: Path, spark: HudiSpark) -> None:
     agree(root, spark)
-    Table.open(root).upsert(pa.table({"uuid": ["a", "d"], "ts": [2, 1], "fare": [11.0, 4.0], "city": ["rome", "rome"]}))
+    Table(root).upsert(pa.table({"uuid": ["a", "d"], "ts": [2, 1], "fare": [11.0, 4.0], "city": ["rome", "rome"]}))
     agree(root, spark)
     for statement, *_ in rows("Statements"):
         (typed,) = codes(statement)
         spark.sql(typed)
     agree(root, spark)
-    assert Table.open(root).schema.names[-1] == "tip"
+    assert Table(root).schema.names[-1] == "tip"
 
 
 def test_procedures_of_the_page_are_those_of_hudi(root: Path, spark: HudiSpark) -> None:

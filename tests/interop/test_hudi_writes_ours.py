@@ -32,7 +32,7 @@ def hudi_upserts(root: Path, data: pa.Table, file_id: str | None = None) -> None
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
     before = {path.relative_to(copy) for path in copy.rglob("*")}
-    Table.open(copy).upsert(data)
+    Table(copy).upsert(data)
     for path in sorted(copy.rglob("*")):
         name = path.relative_to(copy)
         if name in before or not path.is_file() or ".crdt_mor" in name.parts:
@@ -63,11 +63,11 @@ def test_a_commit_of_hudis_is_met_in_memory_and_adopted_by_the_next_write(make: 
     table = make.create()
     table.append(rows(range(3), 1))
     hudi_upserts(make.root, rows([1, 50], 2))
-    met = Table.open(make.root)
+    met = Table(make.root)
     assert numbers(met) == {"k0": 1, "k1": 2, "k2": 1, "k50": 2}
     assert met.version == table.version
     met.upsert(rows([0], 3))
-    for reader in (met, table, Table.open(make.root)):
+    for reader in (met, table, Table(make.root)):
         assert numbers(reader) == {"k0": 3, "k1": 2, "k2": 1, "k50": 2}
     assert ours(table) == hudi_rs(make.root)
 
@@ -78,7 +78,7 @@ def test_a_compaction_right_after_a_commit_of_hudis_does_not_leave_it_behind(mak
     table.append(rows(range(3), 1))
     hudi_upserts(make.root, rows([1, 50], 2))
     table.maintenance.compact()
-    assert numbers(table) == numbers(Table.open(make.root)) == {"k0": 1, "k1": 2, "k2": 1, "k50": 2}
+    assert numbers(table) == numbers(Table(make.root)) == {"k0": 1, "k1": 2, "k2": 1, "k50": 2}
     assert ours(table) == hudi_rs(make.root)
 
 
@@ -86,12 +86,12 @@ def test_a_file_group_outside_the_bucket_index_is_read_but_the_table_not_written
     table = make.create()
     table.append(rows(range(3), 1))
     hudi_upserts(make.root, rows([50], 2), file_id="9f1c2d3e-aaaa-4bbb-8ccc-1234567890ab-0")
-    table = Table.open(make.root)
+    table = Table(make.root)
     assert numbers(table) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
     for _ in range(2):
         with pytest.raises(InvalidInputError, match=r"hoodie\.index\.type=BUCKET"):
             table.upsert(rows([50], 3))
-    assert numbers(Table.open(make.root)) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
+    assert numbers(Table(make.root)) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
     copy = Table.create(make.root.with_name("copied"), SCHEMA, key="id")
     copy.append(table.scan())
     copy.upsert(rows([50], 3))
@@ -102,7 +102,7 @@ def test_a_metadata_table_stops_writers_also_those_that_had_the_table_open(make:
     table = make.create()
     table.append(rows(range(3), 1))
     said(make.root, {"hoodie.table.metadata.partitions": "files"})
-    for opened in (table, Table.open(make.root)):
+    for opened in (table, Table(make.root)):
         assert numbers(opened) == {"k0": 1, "k1": 1, "k2": 1}
         with pytest.raises(InvalidInputError, match="delete_metadata_table"):
             opened.upsert(rows([0], 2))
@@ -114,7 +114,7 @@ def test_a_metadata_table_stops_writers_also_those_that_had_the_table_open(make:
     assert table.maintenance.drop_metadata_table() == 1
     assert not [path for path in files.parent.rglob("*") if path.is_file()]
     table.upsert(rows([0], 2))
-    assert numbers(table) == numbers(Table.open(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
+    assert numbers(table) == numbers(Table(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
     assert table.maintenance.drop_metadata_table() == 0
 
 
@@ -130,19 +130,19 @@ def test_a_change_of_the_properties_that_died_is_ended_by_the_next_one(make: Mak
     (folder / "hoodie.properties").unlink()
     for name in there:
         (folder / f"hoodie.properties{name.removeprefix('old')}").write_bytes(before if name == "old" else changed)
-    opened = Table.open(make.root)
+    opened = Table(make.root)
     assert numbers(opened) == {"k0": 1, "k1": 1, "k2": 1}
-    Table.open(make.root).maintenance.drop_metadata_table()
+    Table(make.root).maintenance.drop_metadata_table()
     assert (folder / "hoodie.properties").exists()
     opened.upsert(rows([0], 2))
-    assert numbers(Table.open(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
+    assert numbers(Table(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
 
 
 # --- Hudi itself ------------------------------------------------------------------------------------------------------
 
 
 def _all_agree(table: Table, root: Path, spark: HudiSpark) -> None:
-    assert ours(table) == ours(Table.open(root)) == spark.read(root) == hudi_rs(root)
+    assert ours(table) == ours(Table(root)) == spark.read(root) == hudi_rs(root)
 
 
 @pytest.mark.spark
@@ -221,10 +221,10 @@ def test_the_data_source_writes_while_the_table_declares_commit_time_ordering(
     said(make.root, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.table.ordering.fields": None})
     pq.write_table(rows([1, 60], 77), tmp_path / "batch.parquet")
     spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=data_source("t"))
-    _all_agree(Table.open(make.root), make.root, spark)
+    _all_agree(Table(make.root), make.root, spark)
     own = {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING", "hoodie.table.ordering.fields": "_hoodie_commit_time"}
     said(make.root, own)
-    table = Table.open(make.root)
+    table = Table(make.root)
     table.upsert(rows([2], 9))
     table.delete(keys=keys(60))
     assert numbers(table) == {"k0": 1, "k1": 77, "k2": 9, "k3": 1, "k4": 1, "k5": 1}

@@ -84,7 +84,7 @@ def test_of_a_late_row_that_loses_hudi_rs_does_not_show_what_won(fast_path: Path
     indirect=True,
 )
 def test_images_of_a_table_that_hudi_wrote_lead_from_nothing_to_its_rows(made_by_hudi: Path) -> None:
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     key = [*table.config.partition_by, *table.config.key]
     copy: dict[tuple[object, ...], dict[str, object]] = {}
     timeline = table.inspect.timeline().sort_by("completed_at").to_pylist()

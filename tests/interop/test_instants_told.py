@@ -33,7 +33,7 @@ def commits(make: Maker) -> list[Commit]:
 @pytest.fixture
 def table(make: Maker, commits: list[Commit]) -> Table:
     assert commits
-    return Table.open(make.root)
+    return Table(make.root)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_hudi_cleans_and_writes_after_a_clean_and_a_rollback_of_ours(
     spark.sql(f"update {name} set n = 100 where id = 'k1'")
     spark.sql(f"call run_clean(table => '{name}', clean_policy => 'KEEP_LATEST_COMMITS', retain_commits => 1)")
     assert len(files(table, "clean")) == 2
-    again = Table.open(make.root)
+    again = Table(make.root)
     assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
     again.upsert(rows([2], 101))
     again.maintenance.compact()
@@ -131,7 +131,7 @@ def test_hudi_writes_while_a_clean_of_ours_is_open_and_nobody_finishes_it(
     assert [plan.action for plan in tail_of(table).plans] == ["clean"]
     spark.sql("set hoodie.metadata.enable=false")
     spark.sql(f"update {name} set n = 100 where id = 'k1'")
-    again = Table.open(make.root)
+    again = Table(make.root)
     assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
     assert again.maintenance.clean(commits=2, readers=NO_TIME).files
     assert tail_of(again).plans == ()

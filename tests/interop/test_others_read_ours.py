@@ -143,7 +143,7 @@ def test_the_logs_of_a_table_of_hudis_are_compacted_alone(make: Maker, ordering:
         "hoodie.table.ordering.fields": "",
     }  # fmt: skip
     make_hudis(make.root, {} if ordering else by_time)
-    table = type(table).open(make.root)
+    table = type(table)(make.root)
     table.upsert(rows([2, 3, 20], 3))
     table.delete(keys=keys(4, 5), plain=True)
     table.upsert(rows([5], 4))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.ground.clock import SystemEnvironment
@@ -61,7 +61,7 @@ def root(make: Maker) -> Path:
 
 def moments(root: Path) -> Moments:
     """The rows as of every completion time."""
-    table = Table.open(root)
+    table = Table(root)
     return {time: ours(table, as_of=time) for time in table.inspect.timeline()["completed_at"].to_pylist()}
 
 
@@ -72,14 +72,14 @@ def test_every_moment_reads_the_same_whatever_part_is_archived(root: Path, count
     assert len(before) == 6
     archive(root, count)
     assert moments(root) == before
-    assert ours(Table.open(root)) == before[max(before)]
+    assert ours(Table(root)) == before[max(before)]
 
 
 @pytest.mark.parametrize("count", [slow(1), 3, slow(6)])
 def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count: int) -> None:
     before = moments(root)
     archive(root, count)
-    table = Table.open(root)
+    table = Table(root)
     table.upsert(rows([0], 9))
     table.delete(keys=keys(2))
     expected = ours(table)
@@ -89,7 +89,7 @@ def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count
     table.maintenance.compact()
     archive(root, 2)
     roll_up(root)
-    for opened in (table, Table.open(root)):
+    for opened in (table, Table(root)):
         look_for_hudi(opened)
         opened.upsert(rows([0], 9))
         assert {key: row["n"] for key, row in ours(opened).items()} == {k: row["n"] for k, row in expected.items()}
@@ -98,12 +98,12 @@ def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count
     cleaned = table.maintenance.clean(commits=1, readers=dt.timedelta(0))
     assert cleaned.files
     assert {key: row["n"] for key, row in ours(table).items()} == {k: row["n"] for k, row in expected.items()}
-    assert ours(Table.open(root)) == hudi_rs(root)
+    assert ours(Table(root)) == hudi_rs(root)
 
 
 @pytest.mark.slow
 def test_archived_one_by_one_while_a_table_is_open_and_rolled_up(root: Path) -> None:
-    before, table = moments(root), Table.open(root)
+    before, table = moments(root), Table(root)
     for count in range(5):
         archive(root, 1)
         assert ours(table) == before[max(before)], count
@@ -116,7 +116,7 @@ def test_an_instant_in_both_places_is_one(root: Path) -> None:
     before = moments(root)
     archive(root, 3, remove=False)
     assert moments(root) == before
-    assert Table.open(root).inspect.timeline().num_rows == 6
+    assert Table(root).inspect.timeline().num_rows == 6
 
 
 def test_files_that_the_newest_manifest_does_not_list_are_old_or_unfinished(root: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_moment_whose_files_were_cleaned_away_is_an_error_and_the_others_are_r
     for path in cleaned:
         (root / path).unlink()
     times = sorted(before)
-    table = Table.open(root)
+    table = Table(root)
     for time in times[:3]:
         with pytest.raises(SnapshotExpiredError, match="read the latest snapshot"):
             ours(table, as_of=time)
@@ -172,7 +172,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Hu
     """What is adopted, if `meanwhile` happens before each operation."""
     environment = SystemEnvironment()
     store = open_store(root, environment)
-    projector = Projector(session_of(Table.open(root)).config)
+    projector = Projector(session_of(Table(root)).config)
     steps = one_by_one(foreign_completions(projector, Timeline.genesis("[]")))
     reply: object = None
     while True:
@@ -205,7 +205,7 @@ def test_hudi_may_archive_at_any_moment_of_a_look(root: Path, at: int) -> None:
 def test_files_that_are_missing_for_good_are_an_error(root: Path) -> None:
     archive(root, 2).unlink()
     with pytest.raises(StorageUnavailableError, match=r"history"):
-        Table.open(root)
+        Table(root)
 
 
 def test_a_damaged_archive_is_an_error_that_names_the_file(root: Path) -> None:
@@ -213,12 +213,12 @@ def test_a_damaged_archive_is_an_error_that_names_the_file(root: Path) -> None:
     data = file.read_bytes()
     file.write_bytes(data[:-5])
     with pytest.raises(FormatError, match=file.name):
-        Table.open(root)
+        Table(root)
     file.write_bytes(data)
     write_manifest(file.parent, [file.name])
     (file.parent / "manifest_2").write_text("{")
     with pytest.raises(FormatError, match="manifest_2"):
-        Table.open(root)
+        Table(root)
 
 
 def test_commits_of_ours_that_hudi_archived_are_not_adopted_again(make: Maker) -> None:
@@ -227,12 +227,12 @@ def test_commits_of_ours_that_hudi_archived_are_not_adopted_again(make: Maker) -
         table.upsert(rows([n % 3], n))
     expected = ours(table)
     archive(make.root, 7)
-    for opened in (table, Table.open(make.root)):
+    for opened in (table, Table(make.root)):
         look_for_hudi(opened)
         assert ours(opened) == expected
         assert opened.inspect.timeline().num_rows == 20
     table.upsert(rows([0], 99))
-    assert ours(Table.open(make.root)) == ours(table) != expected
+    assert ours(Table(make.root)) == ours(table) != expected
 
 
 def test_archived_commits_of_ours_without_our_own_timeline_are_an_error(make: Maker) -> None:
@@ -241,7 +241,7 @@ def test_archived_commits_of_ours_without_our_own_timeline_are_an_error(make: Ma
     for path in (make.root / ".hoodie/.crdt_mor/timeline").iterdir():
         path.unlink()
     with pytest.raises(FormatError, match="Restore the folder"):
-        Table.open(make.root)
+        Table(make.root)
 
 
 # --- what else stands in a timeline of Hudi's -------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_base_files_that_are_not_parquet_are_refused_by_name(root: Path, ending:
 
     edit(root, other)
     with pytest.raises(UnsupportedFeatureError, match=rf"only Parquet.*\.{ending}"):
-        Table.open(root)
+        Table(root)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ ID, N, V, W = (
 def test_the_columns_are_those_of_the_commit_requested_last(root: Path) -> None:
     with_schema(root, 4, [ID, W, N])
     for _ in range(2):
-        table = Table.open(root)
+        table = Table(root)
         assert table.schema.names == ["id", "w", "n"]
         assert {row["w"] for row in table.scan().to_arrow().to_pylist()} == {None}
         archive(root, 2)
@@ -377,24 +377,24 @@ def test_the_columns_are_those_of_the_commit_requested_last(root: Path) -> None:
 def test_columns_renamed_or_dropped_by_number_are_refused(root: Path, fields: list[dict[str, object]]) -> None:
     with_schema(root, 4, fields, {"latest_schema": "{}"})
     with pytest.raises(UnsupportedFeatureError, match=r"renamed or dropped.*columns=\['v'\]"):
-        Table.open(root)
+        Table(root)
 
 
 def test_columns_added_by_number_are_read(root: Path) -> None:
     with_schema(root, 4, [ID, N, V, W], {"latest_schema": "{}"})
-    assert Table.open(root).schema.names == ["id", "n", "v", "w"]
+    assert Table(root).schema.names == ["id", "n", "v", "w"]
 
 
 def test_a_column_of_hudis_own_that_we_do_not_know_is_refused(root: Path) -> None:
     with_schema(root, 4, [ID, N, V, {"name": "_hoodie_operation", "type": ["null", "string"]}])
     with pytest.raises(UnsupportedFeatureError, match="column=_hoodie_operation"):
-        Table.open(root)
+        Table(root)
 
 
 def test_a_type_that_a_file_cannot_be_turned_into_is_refused(root: Path) -> None:
     with_schema(root, 4, [ID, {"name": "n", "type": ["null", "string"]}, V])
     with pytest.raises(UnsupportedFeatureError, match="rewrite the file with Hudi"):
-        Table.open(root).scan().to_arrow()
+        Table(root).scan().to_arrow()
 
 
 @contextmanager
@@ -405,7 +405,7 @@ def in_a_bucket(root: Path) -> Iterator[Table]:
         store = bucket.store()
         for file in filter(Path.is_file, root.rglob("*")):
             store.put(str(file.relative_to(root)), file.read_bytes())
-        yield Table.open("s3://counted/table", store=store)
+        yield Table("s3://counted/table", opening=Opening(store=store))
 
 
 def rewrite_bases(root: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -427,7 +427,7 @@ def rewrite_bases(root: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 
 def test_a_base_of_hudis_below_logs_is_read_in_a_bucket(root: Path) -> None:
     rewrite_bases(root, lambda found: found)
-    expected = ours(Table.open(root))
+    expected = ours(Table(root))
     with in_a_bucket(root) as table:
         assert ours(table) == expected
         assert table.scan(columns=["id"]).count() == len(expected)
@@ -447,7 +447,7 @@ def test_epoch_numbers_of_a_timestamp_key_generator_are_read_as_their_texts(make
     expected = [("k0", 1, "9"), ("k1", 4, "86400"), ("k2", 3, "86400"), ("k3", 5, "100")]
     assert {tuple(row[name] for name in schema.names) for row in hudi_rs(make.root).values()} == set(expected)
     with in_a_bucket(make.root) as there:
-        for opened in (Table.open(make.root), there):
+        for opened in (Table(make.root), there):
             assert sorted(opened.scan().to_polars().rows()) == expected
             assert sorted(opened.changes().to_polars().select("id", "n", "at").rows()) == expected
             for condition, found in (
@@ -477,7 +477,7 @@ def test_timestamps_in_milliseconds_are_read_as_what_they_are(make: Maker) -> No
         make.root, 0, [ID, {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}]
     )
     for condition in (None, pl.col("at") < dt.datetime(2000, 1, 1, tzinfo=dt.UTC)):
-        found = Table.open(make.root).scan(filter=condition).to_arrow()
+        found = Table(make.root).scan(filter=condition).to_arrow()
         assert found.schema == schema
         assert {row["id"]: row["at"].timestamp() for row in found.to_pylist()} == {"k0": 0.001, "k1": 0.005}
 
@@ -490,7 +490,7 @@ def test_rows_marked_as_deleted_are_deletes_in_logs_and_rows_in_base_files(make:
     table.upsert(pa.table({"id": keys(0, 1, 3), "n": [6, 4, 1], "op": ["D", "D", None]}, schema))
     prefix = "hoodie.record.merge.property.hoodie.payload.delete"
     make_hudis(make.root, {f"{prefix}.field": "op", f"{prefix}.marker": "D"})
-    found = Table.open(make.root).scan()
+    found = Table(make.root).scan()
     assert sorted(row["id"] for row in found.to_arrow().to_pylist()) == ["k1", "k2", "k3"]
     assert found.count() == 3
 
@@ -501,7 +501,7 @@ def test_a_table_without_a_key_is_read_by_the_keys_that_hudi_made(make: Maker) -
     table.upsert(rows([1], 2))
     expected = ours(table)
     make_hudis(make.root, {"hoodie.table.recordkey.fields": ""})
-    table = Table.open(make.root)
+    table = Table(make.root)
     assert ours(table) == expected
     assert table.config.key == ("_hoodie_record_key",)
     with pytest.raises(UnsupportedFeatureError, match="can read, but not write"):

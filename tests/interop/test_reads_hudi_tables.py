@@ -24,7 +24,7 @@ def contents(root: Path) -> dict[str, str]:
 
 
 def test_the_rows_are_those_beside_the_table(made_by_hudi: Path) -> None:
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     expected = by_key(rows_of(made_by_hudi.name))
     assert len(expected) > 5
     assert ours(table) == expected
@@ -32,12 +32,12 @@ def test_the_rows_are_those_beside_the_table(made_by_hudi: Path) -> None:
 
 
 def test_hudi_rs_agrees_in_every_column(made_by_hudi: Path) -> None:
-    assert ours(Table.open(made_by_hudi)) == hudi_rs(made_by_hudi)
+    assert ours(Table(made_by_hudi)) == hudi_rs(made_by_hudi)
 
 
 def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
     before = contents(made_by_hudi)
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     table.scan().to_polars()
     table.scan(filter="1 = 1").count()
     table.inspect.timeline()
@@ -50,7 +50,7 @@ def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
 @pytest.mark.parametrize("made_by_hudi", one_in(2, MADE_BY_HUDI), indirect=True)
 def test_every_moment_is_answered_as_it_was(made_by_hudi: Path) -> None:
     """Hudi wrote these tables one commit after another, so that its time travel and ours mean the same."""
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     timeline = table.inspect.timeline().to_pylist()
     assert {instant["state"] for instant in timeline} == {"completed"}
     moments = sorted(instant["completed_at"] for instant in timeline)
@@ -66,7 +66,7 @@ def test_every_moment_is_answered_as_it_was(made_by_hudi: Path) -> None:
 def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_by_hudi: Path) -> None:
     """They have no bucket index, so that a new key could be put where no other writer looks."""
     before = contents(made_by_hudi)
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     with pytest.raises(CrdtMorError):
         table.append(table.scan().to_arrow())
     assert contents(made_by_hudi) == before
@@ -75,7 +75,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_b
 @pytest.mark.costly
 def test_the_life_of_a_key_ends_with_its_row(made_by_hudi: Path) -> None:
     """Hudi rewrote base files, overwrote partitions and clustered: `why` follows a key through all of it."""
-    table = Table.open(made_by_hudi)
+    table = Table(made_by_hudi)
     fields, rows = table.config.key, table.scan().to_arrow().to_pylist()
     keys = sorted({tuple(row[name] for name in fields) for row in rows}, key=repr)
     assert keys

@@ -67,7 +67,7 @@ def test_nulls_that_leave_columns_as_they_are(spark: HudiSpark, tmp_path: Path, 
     read, expired = table.check()
     assert (read, expired) == (6, 0)
     assert hudi_rs(table.root) == table.seen[max(table.seen)]
-    opened = Table.open(table.root)
+    opened = Table(table.root)
     assert opened.scan(filter="w = 'p'").to_arrow()["v"].to_pylist() == ["x3"]
     assert opened.scan(filter="v = 'late'").to_arrow()["w"].to_pylist() == ["tie"]
     with pytest.raises(InvalidInputError):
@@ -85,7 +85,7 @@ def test_a_value_that_was_left_below_a_delete_is_refused(spark: HudiSpark, tmp_p
     table.write(table_of(GAPS, ("a", 7, None, "new", None)))
     assert table.seen[max(table.seen)]["", "a"]["v"] == "old"
     with pytest.raises(UnsupportedFeatureError, match="key=a"):
-        Table.open(table.root).scan().to_arrow()
+        Table(table.root).scan().to_arrow()
 
 
 def test_values_that_debezium_did_not_have(spark: HudiSpark, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_changes_of_amazons_migration_service(spark: HudiSpark, tmp_path: Path) 
     table.write(table_of(CHANGES, ("b", 3, "y3", "I"), ("a", 3, "x3", "D")))
     read, expired = table.check()
     assert (read, expired) == (3, 0)
-    assert hudi_rs(table.root) == exactly(Table.open(table.root))
+    assert hudi_rs(table.root) == exactly(Table(table.root))
 
 
 def test_log_compactions_of_hudis(spark: HudiSpark, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_log_compactions_of_hudis(spark: HudiSpark, tmp_path: Path) -> None:
     table.write(rows([0, 1, 2], 1, "a"), "insert")
     for n in range(2, 7):
         table.write(rows([1, n], 3 if n == 5 else n, "b"), "delete" if n == 4 else "upsert")
-    opened = Table.open(table.root)
+    opened = Table(table.root)
     operations = opened.inspect.timeline()["operation"].to_pylist()
     assert operations.count("LOG_COMPACT") >= 2
     read, expired = table.check()
@@ -138,7 +138,7 @@ def test_a_table_with_an_archive_of_hudis_is_written_in_turns(spark: HudiSpark, 
     assert list((table.root / ".hoodie/timeline/history").glob("*.parquet"))
     table.check()
     table.name_buckets(1)
-    opened = Table.open(table.root)
+    opened = Table(table.root)
     opened.upsert(rows([0, 50], 9, "ours"))
     opened.delete(keys=["k4"])
     assert exactly(opened) == spark.read(table.root) == hudi_rs(table.root)
@@ -147,7 +147,7 @@ def test_a_table_with_an_archive_of_hudis_is_written_in_turns(spark: HudiSpark, 
     opened.maintenance.compact()
     for n in range(11, 14):
         table.write(rows([n], n, "c"))
-    opened = Table.open(table.root)
+    opened = Table(table.root)
     assert exactly(opened) == spark.read(table.root)
     values = {row["id"]: row["v"] for row in opened.scan().to_arrow().to_pylist()}
     assert (values["k0"], values["k50"], "k4" in values, values["k13"]) == ("hudi0", "ours50", False, "c13")
@@ -159,7 +159,7 @@ def test_a_metadata_table_is_dropped_and_hudis_readers_see_what_we_write(spark: 
     for n in range(2):
         table.write(rows([0, 1, 2 + n], n, "a"))
         table.name_buckets(1)
-        opened = Table.open(table.root)
+        opened = Table(table.root)
         assert session_of(opened).config.metadata_partitions
         with pytest.raises(InvalidInputError, match=r"drop_metadata_table\(\)"):
             opened.upsert(rows([0, 50], 9, "ours"))
@@ -193,7 +193,7 @@ def test_a_table_without_meta_columns(spark: HudiSpark, tmp_path: Path, kind: st
     table.write(rows([1, 5], 3, "b"))
     table.write(rows([2], 3, "c"), "delete")
     table.write(rows([3, 5], 1, "late"))
-    opened = Table.open(table.root)
+    opened = Table(table.root)
     times = opened.inspect.timeline()["completed_at"].to_pylist()
     assert len(times) == len(table.rows) == 4
     for time, expected in zip(times, table.rows, strict=True):
@@ -226,6 +226,6 @@ def test_a_consistent_hashing_index_whose_buckets_were_split(spark: HudiSpark, t
     )  # fmt: skip
     for n in range(4):
         table.write(rows(list(range(n * 5, n * 5 + 12)), n, "a"))
-    assert len(set(Table.open(table.root).inspect.files()["file_id"].to_pylist())) > 2
+    assert len(set(Table(table.root).inspect.files()["file_id"].to_pylist())) > 2
     read, expired = table.check()
     assert (read, expired) == (4, 0)

@@ -30,7 +30,7 @@ class WrittenAsSix(Written):
 
     def look(self) -> None:
         """Compare what all readers see now."""
-        table = Table.open(self.root)
+        table = Table(self.root)
         seen = self.spark.read(self.root)
         assert exactly(table) == seen
         assert table.scan().count() == len(seen)
@@ -43,7 +43,7 @@ class WrittenAsSix(Written):
         """Hudi upgrades the table before it writes; all readers still see each moment before that, if it was kept."""
         del self.options["hoodie.write.table.version"]
         self.write(data, write__auto__upgrade="true")
-        table = Table.open(self.root)
+        table = Table(self.root)
         completed = {row["requested_at"]: row["completed_at"] for row in table.history().to_pylist()}
         for instant, seen in self.seen.items():
             assert exactly(table, completed[instant]) == seen
@@ -94,7 +94,7 @@ def test_a_copy_on_write_table_with_replaced_partitions_and_an_archive(spark: Hu
     table.write(rows([1], 4, "x"), "delete_partition", datasource__write__partitions__to__delete="p=p1")
     for n in range(5, 8):
         table.write(rows([n % 3, n], n, "c"))
-    assert "ARCHIVED" in Table.open(table.root).history()["operation"].to_pylist()
+    assert "ARCHIVED" in Table(table.root).history()["operation"].to_pylist()
 
 
 @pytest.mark.parametrize("seed", [0, 3, 10, slow(19), slow(22), slow(23)])

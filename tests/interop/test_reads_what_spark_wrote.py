@@ -30,7 +30,7 @@ def test_a_merge_on_read_table_with_compactions_cleans_and_an_archive(spark: Hud
     assert expired >= 2
     history = [path.name for path in (table.root / ".hoodie/timeline/history").iterdir()]
     assert any(name.endswith("_1.parquet") for name in history), "no data file of a higher level"
-    assert ours(Table.open(table.root)) == spark.read(table.root)
+    assert ours(Table(table.root)) == spark.read(table.root)
 
 
 def test_a_copy_on_write_table_with_replaced_partitions_and_an_archive(spark: HudiSpark, tmp_path: Path) -> None:

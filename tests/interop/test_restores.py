@@ -74,7 +74,7 @@ def test_hudi_rs_shows_a_table_that_was_restored_to_before_overwrites(make: Make
     table, commits = overwritten(make)
     expected = ours(table, as_of=commits[to])
     table.maintenance.restore(commits[to])
-    assert hudi_rs(table.uri) == ours(table) == ours(Table.open(make.root)) == expected
+    assert hudi_rs(table.uri) == ours(table) == ours(Table(make.root)) == expected
     table.upsert(rows([1, 9], 90))
     table.maintenance.compact()
     in_hudi_rs(table)
@@ -190,7 +190,7 @@ def restored_to_what_hudi_archived(make: Maker) -> tuple[Table, Rows]:
 def test_a_restore_leaves_a_commit_in_hudis_active_timeline(make: Maker) -> None:
     table, expected = restored_to_what_hudi_archived(make)
     assert [name.action for name, _ in completed(make.root)] == ["restore", "deltacommit"]
-    assert hudi_rs(table.uri) == ours(table) == ours(Table.open(make.root)) == expected
+    assert hudi_rs(table.uri) == ours(table) == ours(Table(make.root)) == expected
 
 
 # --- Spark ------------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_hudis_own_clean_spares_what_a_savepoint_of_ours_shows_and_its_savepoint
     spark.sql(f"create table {name} using hudi location '{make.root}'")
     spark.sql("set hoodie.metadata.enable=false")
     spark.sql(f"call run_clean(table => '{name}', clean_policy => 'KEEP_LATEST_COMMITS', retain_commits => 1)")
-    again = Table.open(make.root)
+    again = Table(make.root)
     assert ours(again, as_of="two") == saved
     newest = max(again.inspect.timeline().filter(pc.field("action") == "commit")["requested_at"].to_pylist())
     spark.sql(f"call create_savepoint(table => '{name}', commit_time => '{newest}')")

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from tests.interop.made_by_hudi import COUNT, as_hudi_makes_them, hudi_makes, said
@@ -48,7 +48,7 @@ def made(fast_path: Path) -> Path:
 
 
 def test_a_table_that_says_what_hudi_did_is_written(made: Path) -> None:
-    table = Table.open(made)
+    table = Table(made)
     table.upsert(ROWS)
     assert table.scan().count() == 12
     assert table.verify().is_sound
@@ -68,7 +68,7 @@ def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
     made: Path, wrong: dict[str, str], fitting: str
 ) -> None:
     said(made, wrong)
-    table = Table.open(made)
+    table = Table(made)
     for write in (table.upsert, table.append):
         with pytest.raises(InvalidInputError, match=rf"live twice.*hoodie.properties: {fitting}\. "):
             write(ROWS)
@@ -78,11 +78,11 @@ def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
         table.maintenance.erase(ROWS.select(["a", "b", "p"]))
     with pytest.raises(InvalidInputError, match="live twice"):
         table.jobs.plan("upsert", SCHEMA)
-    assert Table.open(made).scan().count() == 12
+    assert Table(made).scan().count() == 12
     assert not table.inspect.pending().num_rows
     assert {finding.check for finding in table.verify().findings} == {"bucket"}
     said(made, {COUNT: "4", HASHED: None})
-    again = Table.open(made)
+    again = Table(made)
     again.upsert(ROWS)
     assert again.scan().count() == 12
 
@@ -93,9 +93,9 @@ def test_rows_in_base_files_are_asked_as_well(fast_path: Path) -> None:
     table.maintenance.compact()
     said(as_if_hudi_had_made(fast_path / "t"), {COUNT: "8"})
     with pytest.raises(InvalidInputError, match=f"hoodie.properties: {COUNT}=4"):
-        Table.open(fast_path / "t").upsert(ROWS)
+        Table(fast_path / "t").upsert(ROWS)
     said(fast_path / "t", {COUNT: "4"})
-    again = Table.open(fast_path / "t")
+    again = Table(fast_path / "t")
     again.upsert(ROWS)
     assert again.scan().count() == 12
 
@@ -104,7 +104,7 @@ def test_a_bucket_beyond_the_number_that_is_said_is_named_and_no_row(fast_path: 
     Table.create(fast_path / "t", SCHEMA, key="a", buckets=4).append(ROWS)
     said(as_if_hudi_had_made(fast_path / "t"), {COUNT: "2"})
     with pytest.raises(InvalidInputError, match=f"beyond the number .*: {COUNT}=4") as refused:
-        Table.open(fast_path / "t").upsert(ROWS)
+        Table(fast_path / "t").upsert(ROWS)
     assert "bucket=2 buckets=2 partition=" in str(refused.value) or "bucket=3 buckets=2 partition=" in str(
         refused.value
     )
@@ -113,7 +113,7 @@ def test_a_bucket_beyond_the_number_that_is_said_is_named_and_no_row(fast_path: 
 
 def test_a_key_inside_of_a_column_is_only_read(made: Path) -> None:
     said(made, {"hoodie.table.recordkey.fields": "a.b"})
-    table = Table.open(made)
+    table = Table(made)
     assert table.scan().count() == 12
     with pytest.raises(UnsupportedFeatureError, match=r"only reads: copy it: .* fields=\['a\.b'\]"):
         table.upsert(ROWS)
@@ -121,7 +121,7 @@ def test_a_key_inside_of_a_column_is_only_read(made: Path) -> None:
 
 def test_a_part_of_the_key_that_is_none_is_refused(made: Path) -> None:
     said(made, {HASHED: "p"})
-    table = Table.open(made)
+    table = Table(made)
     assert table.scan().count() == 12
     with pytest.raises(InvalidInputError, match=r"hoodie\.bucket\.index\.hash\.field contains columns outside"):
         table.upsert(ROWS)
@@ -130,7 +130,7 @@ def test_a_part_of_the_key_that_is_none_is_refused(made: Path) -> None:
 def test_numbers_of_buckets_of_single_partitions_are_refused_by_name(made: Path) -> None:
     said(made, {PARTITIONS: "p=x,7"})
     with pytest.raises(UnsupportedFeatureError, match="their own bucket numbers"):
-        Table.open(made).upsert(ROWS)
+        Table(made).upsert(ROWS)
 
 
 def test_keys_whose_texts_hudi_makes_in_another_way_are_refused(fast_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_keys_whose_texts_hudi_makes_in_another_way_are_refused(fast_path: Path)
     as_if_hudi_had_made(root)
     said(root, {"hoodie.table.recordkey.fields": "b"})
     with pytest.raises(InvalidInputError, match=r"another record key .* key='k0' record_key='k0' ours='0'"):
-        Table.open(root).upsert(ROWS)
-    (finding,) = Table.open(root).verify().findings
+        Table(root).upsert(ROWS)
+    (finding,) = Table(root).verify().findings
     assert (finding.check, finding.rows) == ("record key", 12)
 
 
@@ -167,7 +167,7 @@ def test_moments_of_a_local_timeline_are_those_of_this_machines_zone(
     made: Path, zone: dt.timedelta, text: str | None
 ) -> None:
     said(made, {ZONE: text})
-    table = Table.open(made)
+    table = Table(made)
     (commit,) = table.history().to_pylist()
     completed = dt.datetime.strptime(commit["completed_at"] + "000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.UTC)
     assert commit["completed"] == completed - zone
@@ -182,7 +182,7 @@ def test_moments_of_a_local_timeline_are_those_of_this_machines_zone(
 
 def test_a_local_timeline_is_not_written_before_hudi_is_told_to_use_utc(made: Path) -> None:
     said(made, {ZONE: "LOCAL"})
-    table = Table.open(made)
+    table = Table(made)
     writes: list[Callable[[], object]] = [
         lambda: table.upsert(ROWS),
         lambda: table.delete(ROWS.select(["a", "b", "p"])),
@@ -198,7 +198,7 @@ def test_a_local_timeline_is_not_written_before_hudi_is_told_to_use_utc(made: Pa
             write()
     assert not (made / ".hoodie" / ".crdt_mor").exists()
     said(made, {ZONE: "UTC"})
-    table = Table.open(made)
+    table = Table(made)
     table.upsert(ROWS)
     assert table.scan().count() == 12
 
@@ -208,7 +208,7 @@ def test_what_hudi_left_in_a_zone_east_of_utc_is_waited_for(made: Path) -> None:
     clock = SystemEnvironment()
     ahead_ms = -9 * 3_600_000
     with patch.object(clock, "now_ms", lambda: SystemEnvironment().now_ms() + ahead_ms):
-        table = Table.open(made, environment=clock)
+        table = Table(made, opening=Opening(environment=clock))
         for write in (lambda: table.upsert(ROWS), table.maintenance.compact):
             with pytest.raises(UnsupportedFeatureError, match="before that time"):
                 write()
@@ -235,7 +235,7 @@ def test_keys_of_timestamps_and_bytes_are_hudis_and_so_is_a_hash_of_a_part_of_th
     root = tmp_path / "composite"
     hudi_makes(spark, root, data, "id,at,code", **{HASHED.replace(".", "__"): "id"})
     with pytest.raises(InvalidInputError, match=f"{COUNT}=4 {HASHED}=id"):
-        Table.open(root).upsert(data)
+        Table(root).upsert(data)
     said(root, {HASHED: "id"})
     _goes_on(root, data, spark)
     single = tmp_path / "single"
@@ -249,7 +249,7 @@ def test_keys_of_timestamps_and_bytes_are_hudis_and_so_is_a_hash_of_a_part_of_th
 
 def _goes_on(root: Path, data: pa.Table, spark: HudiSpark) -> Table:
     """Each row that Hudi wrote is written again, then some by Hudi, and each lives once for all readers."""
-    table = Table.open(root)
+    table = Table(root)
     table.upsert(data.set_column(data.schema.get_field_index("n"), "n", pa.array([2] * 12)))
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [2] * 12
     assert ours(table) == spark.read(root) == hudi_rs(root)
@@ -265,11 +265,11 @@ def test_what_hudi_says_nowhere_is_found_in_its_rows(tmp_path: Path, spark: Hudi
     for count in ("4", "7"):
         said(root, {COUNT: count})
         with pytest.raises(InvalidInputError, match="no single number of buckets fits"):
-            Table.open(root).upsert(data)
+            Table(root).upsert(data)
     floats = tmp_path / "floats"
     hudi_makes(spark, floats, data, "x")
     with pytest.raises(UnsupportedFeatureError, match=r"cast to a string\. column=x type=double"):
-        Table.open(floats).upsert(data)
+        Table(floats).upsert(data)
 
 
 @pytest.mark.spark
@@ -285,13 +285,13 @@ def test_turns_with_hudi_in_a_zone_west_of_utc(tmp_path: Path) -> None:
         hudi_makes(spark, root, data.set_column(1, "n", pa.array([2, 2, 2])), "id")
         said(root, {ZONE: "LOCAL"})
         with pytest.raises(InvalidInputError, match=f"set {ZONE}=UTC"):
-            Table.open(root).upsert(data)
+            Table(root).upsert(data)
         said(root, {ZONE: "UTC"})
         for turn in range(3, 9, 2):
-            table = Table.open(root)
+            table = Table(root)
             table.upsert(pa.table({"id": ["k1"], "n": [turn]}))
             hudi_makes(spark, root, pa.table({"id": ["k1", "k2"], "n": [turn + 1] * 2}), "id")
-            table = Table.open(root)
+            table = Table(root)
             assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [2, turn + 1, turn + 1]
             assert ours(table) == spark.read(root) == hudi_rs(root)
             table.maintenance.compact()

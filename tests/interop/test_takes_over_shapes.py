@@ -65,7 +65,7 @@ class Taken:
 
 
 def drop_metadata_table(root: Path) -> None:
-    Table.open(root).maintenance.drop_metadata_table()
+    Table(root).maintenance.drop_metadata_table()
 
 
 COMPOSITE = Taken(
@@ -134,11 +134,11 @@ def test_a_table_of_hudis_is_gone_on_with(spark: HudiSpark, tmp_path: Path, shap
         spark.sql(f"call archive_commits(path => '{root}', {counts}, enable_metadata => false)")
         assert list((root / ".hoodie/timeline/history").glob("*.parquet"))
     said(root, shape.properties)
-    assert ours(Table.open(root)) == spark.read(root)
+    assert ours(Table(root)) == spark.read(root)
     if shape.refused:
         with pytest.raises((InvalidInputError, UnsupportedFeatureError), match=shape.refused):
-            Table.open(root).upsert(ROWS)
-        assert ours(Table.open(root)) == spark.read(root)
+            Table(root).upsert(ROWS)
+        assert ours(Table(root)) == spark.read(root)
         if shape.way_out is None:
             return
         shape.way_out(root)
@@ -147,11 +147,11 @@ def test_a_table_of_hudis_is_gone_on_with(spark: HudiSpark, tmp_path: Path, shap
 
 def _goes_on(root: Path, shape: Taken, spark: HudiSpark) -> None:
     def shown() -> list[int]:
-        found = ours(Table.open(root))
+        found = ours(Table(root))
         assert found == spark.read(root) == hudi_rs(root)
         return sorted(int(str(row["n"])) for row in found.values())
 
-    table = Table.open(root)
+    table = Table(root)
     table.upsert(_of(ROWS, 2))
     assert shown() == [2] * 12
     table.maintenance.compact()

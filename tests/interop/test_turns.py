@@ -91,13 +91,13 @@ def test_hudis_reader_fails_where_a_row_comes_back_above_parts_of_rows_in_a_tabl
         spark.sql(run_compaction(name))
     spark.sql(f"delete from {name} where id = 'k0'")
     spark.sql(f"insert into {name} select 'k0' as id, 2L as n, 'b' as v")
-    assert set(Table.open(tmp_path / name).scan().to_arrow()["id"].to_pylist()) == {"k0", "k4"}
+    assert set(Table(tmp_path / name).scan().to_arrow()["id"].to_pylist()) == {"k0", "k4"}
     if compacted:
         assert ids(spark.read(tmp_path / name)) == {"k0", "k4"}
         return
     with pytest.raises(Refused, match="NullPointerException"):
         spark.read(tmp_path / name)
-    Table.open(tmp_path / name).maintenance.compact()
+    Table(tmp_path / name).maintenance.compact()
     assert ids(spark.read(tmp_path / name)) == {"k0", "k4"}
 
 

@@ -64,7 +64,7 @@ def test_lower_values_in_a_log_lose_to_rows_of_a_base_that_do_not_say_when_they_
     table.delete(keys=keys(2), plain=True)
     expected = sorted(table.scan().to_arrow().to_pylist(), key=str)
     make_hudis(make.root, {"hoodie.populate.meta.fields": "false"})
-    found = Table.open(make.root)
+    found = Table(make.root)
     assert sorted(found.scan().to_arrow().to_pylist(), key=str) == expected
     assert found.scan().count() == len(expected)
     with pytest.raises(UnsupportedFeatureError, match="no meta columns"):

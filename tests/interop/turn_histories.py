@@ -74,7 +74,7 @@ class TurnHistory:
     def __post_init__(self) -> None:
         self.make, self.hudi = Maker(self.root, self.stack), HudiTurns(self.root)
         self.make.create(SCHEMA, key=["id", "p"], partition_by="p", buckets=self.random.choice([1, 3]))
-        self.handles = [Table.open(self.root) for _ in range(2)]
+        self.handles = [Table(self.root) for _ in range(2)]
 
     def step(self) -> None:
         acts = [self.upsert] * 3 + [self.delete, self.overwrite, self.job, self.begin, self.end, self.end, self.compact]
@@ -87,7 +87,7 @@ class TurnHistory:
         state: State = {}
         for time in sorted(self.effects):
             self.effects[time](state)
-        table = Table.open(self.root)
+        table = Table(self.root)
         shown = {(row["p"], row["id"]): row["n"] for row in table.scan().to_arrow().to_pylist()}
         assert shown == state, self.log
         assert ours(table) == hudi_rs(self.root), self.log

@@ -113,14 +113,14 @@ class InTurn:
         with (self.root / ".hoodie/hoodie.properties").open("a") as settings:
             settings.write(f"hoodie.bucket.index.num.buckets={BUCKETS}\n")  # which Hudi does not store
         (self.root / ".hoodie/.hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
-        self.table = Table.open(self.root)
+        self.table = Table(self.root)
 
     def look(self) -> None:
         """All readers show the rows."""
         look_for_hudi(self.table)
         found = ours(self.table)
         assert self._said(found) == self.rows, f"ours\n{self._difference(found)}"
-        opened = ours(Table.open(self.root))
+        opened = ours(Table(self.root))
         others = {"opened": opened, "Spark": self.spark.read(self.root), "hudi-rs": hudi_rs(self.root)}
         for reader, rows in others.items():
             assert self._said(rows) == self.rows, f"{reader}\n{self._difference(rows)}"

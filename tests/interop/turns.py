@@ -105,7 +105,7 @@ class Turns(InTurn):
 
     def _our_turn(self, name: str) -> None:
         if self.chance.random() < 0.3:
-            self.table = Table.open(self.root)
+            self.table = Table(self.root)
         self._fold_parts()
         look_for_hudi(self.table)
         getattr(self, "_" + name.replace(" ", "_"))()

@@ -135,7 +135,7 @@ class UpkeepHistory:
         now = ours(self.table)
         if name not in (*WRITES, "erase", "restore", "move"):
             assert now == before, f"the rows are others\n{self.story}"
-        assert ours(Table.open(self.make.root)) == now, self.story
+        assert ours(Table(self.make.root)) == now, self.story
         retention = tail_of(self.table).retention
         for at, rows in self.views.items():
             if at < retention.since and at not in {saved for saved, _ in self.saved.values()}:
@@ -314,7 +314,7 @@ class Left:
 
     def require_the_same(self, story: str) -> None:
         """It still answers as it did."""
-        assert ours(self.table) == ours(Table.open(self.path)) == self.rows, story
+        assert ours(self.table) == ours(Table(self.path)) == self.rows, story
         for at, rows in self.views.items():
             assert ours(self.table, as_of=at) == rows, f"as_of={at}\n{story}"
 
@@ -355,7 +355,7 @@ class MovingHistory(UpkeepHistory):
         new = path.with_name(f"t{len(self.left) + 1}")
         kind, wanted = self.kind, self._wanted()
         old.maintenance.migrate(new, on_progress=self._beside, **wanted)
-        self.make.root, self.table = new, Table.open(new)
+        self.make.root, self.table = new, Table(new)
         assert values(self.table) == values(old), self.story
         since = tail_of(old).retention
         whole = max([since.since, *(at for _, at in since.groups)])

@@ -80,7 +80,7 @@ class Written:
 
     def check(self, *, as_of: bool = True) -> tuple[int, int]:
         """How many moments are read, and how many have expired; each one that is read has Hudi's rows."""
-        table = Table.open(self.root)
+        table = Table(self.root)
         assert exactly(table) == self.seen[max(self.seen)]
         assert table.scan().count() == len(self.seen[max(self.seen)])
         read = expired = 0

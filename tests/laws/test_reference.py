@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, PartialUpdate, Payload, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Payload, Table
 from crdt_mor.laws.resolve import SHIPPED, payload_of, reference, resolve
 from crdt_mor.payloads import Max
 from crdt_mor.store import MemoryStore
@@ -151,7 +151,7 @@ def test_create_with_a_payload_whose_parameter_would_be_forgotten_makes_no_table
     for merge in ({"v": Cap(2_000_000)}, PartialUpdate(columns={"v": Cap(2_000_000)})):
         store = MemoryStore()
         with pytest.raises(InvalidInputError, match=r"would lose parameters.*'limit'"):
-            Table.create("t", schema, key="id", merge=merge, store=store)
+            Table.create("t", schema, key="id", merge=merge, opening=Opening(store=store))
         assert not store.list("")
 
 

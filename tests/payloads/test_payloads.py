@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload, Table, payloads
+from crdt_mor import Dot, InvalidInputError, Opening, Payload, RecordPayload, Table, payloads
 from crdt_mor.errors import PayloadError, UnknownPayloadError
 from crdt_mor.payloads import theta
 from crdt_mor.store import MemoryStore
@@ -617,5 +617,5 @@ def test_without_the_library_distinct_says_what_to_install(monkeypatch: pytest.M
         lifted(payloads.Distinct(), series(["a"]))
     columns, store = {"id": pa.int64(), "n": pa.int64()}, MemoryStore()
     with pytest.raises(UnknownPayloadError, match=r'pip install "crdt-mor\[sketches\]"'):
-        Table.create("t", columns, key="id", merge={"n": payloads.Distinct()}, store=store)
+        Table.create("t", columns, key="id", merge={"n": payloads.Distinct()}, opening=Opening(store=store))
     assert not list(store.walk(""))

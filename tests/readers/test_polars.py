@@ -270,7 +270,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
-table = mor.Table.open(uri)
+table = mor.Table(uri)
 table.scan(limit=1).to_arrow()
 before = peak()
 if way == "batches":

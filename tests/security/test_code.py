@@ -88,7 +88,7 @@ class Stranger:
         file.write_text(text.replace(said, other))
 
     def rows(self, **options: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = mor.Table.open(self.uri, **options).scan().to_arrow().to_pylist()
+        found: list[dict[str, Any]] = mor.Table(self.uri, **options).scan().to_arrow().to_pylist()
         return found
 
     @property
@@ -140,19 +140,19 @@ DOORS: dict[str, Door] = {
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_program_that_meets_the_table_imports_nothing_of_it(stranger: Stranger, door: str) -> None:
-    table = mor.Table.open(stranger.uri)
+    table = mor.Table(stranger.uri)
     with pytest.raises(mor.errors.PayloadNotAllowedError) as refused:
         DOORS[door](table)
     module = stranger.module
     assert f"payload={module}:P" in str(refused.value)
-    assert f"Table.open(uri, payloads=['{module}'])" in str(refused.value)
+    assert f"Table(uri, payloads=['{module}'])" in str(refused.value)
     assert f"{VARIABLE}={module}" in str(refused.value)
     assert not stranger.has_run
     assert table.inspect.timeline()["state"].to_pylist() == ["completed", "completed"], "nothing was begun"
 
 
 def test_what_needs_no_payload_is_there_without_it(stranger: Stranger) -> None:
-    table = pickle.loads(pickle.dumps(mor.Table.open(stranger.uri)))
+    table = pickle.loads(pickle.dumps(mor.Table(stranger.uri)))
     assert table.schema.names == ["id", "v"]
     assert table.inspect.files().num_rows == 2
 
@@ -288,7 +288,7 @@ def test_what_ships_is_found_in_a_copy_of_the_folder_which_no_package_is_install
     table = mor.Table.create(fast_path / "t", SCHEMA, key="id", merge={"v": "counter"})
     for _ in range(2):
         table.upsert(pa.table({"id": ["a"], "v": [4]}))
-    assert mor.Table.open(table.uri).to_polars().rows() == [("a", 8)]
+    assert mor.Table(table.uri).to_polars().rows() == [("a", 8)]
     assert type(resolve.payload_of("max/1")) is payloads.Max
 
 
@@ -375,14 +375,14 @@ USES = {
     "change part": "found.to_arrow()",
     "table": "found.scan().to_arrow()",
     "job": "found.stage(pa.table({'id': ['1'], 'v': ['c']}), task=0)",
-    "plan": "mor.Table.open('t').maintenance.plans.execute(found)",
-    "plan part": "mor.Table.open('t').maintenance.plans.execute(found)",
+    "plan": "mor.Table('t').maintenance.plans.execute(found)",
+    "plan part": "mor.Table('t').maintenance.plans.execute(found)",
 }
 
 
 @pytest.mark.slow
 def test_a_pickle_brings_the_payloads_along(stranger: Stranger) -> None:
-    table = mor.Table.open(stranger.uri, payloads=stranger.module)
+    table = mor.Table(stranger.uri, payloads=stranger.module)
     plan = table.maintenance.plans.schedule()
     assert plan is not None
     pickled = {
@@ -405,7 +405,7 @@ import multiprocessing as mp
 import crdt_mor as mor
 
 def rows(uri):
-    return mor.Table.open(uri).scan().to_arrow().to_pylist()
+    return mor.Table(uri).scan().to_arrow().to_pylist()
 
 if __name__ == "__main__":
     mor.allow_payloads("{module}")

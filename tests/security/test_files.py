@@ -63,13 +63,13 @@ def everything(folder: Path) -> dict[str, tuple[str, int]]:
 def use(uri: str) -> None:
     """All that a program might do, as far as it gets; what it meets is an error of ours."""
     steps: list[Callable[[], object]] = [
-        lambda: mor.Table.open(uri).scan().to_arrow(),
-        lambda: mor.Table.open(uri).changes().to_arrow(),
-        lambda: mor.Table.open(uri).upsert(rows(3)),
-        lambda: mor.Table.open(uri).delete(keys=[("a", "x")]),
-        lambda: mor.Table.open(uri).maintenance.compact(log_files_min=1),
+        lambda: mor.Table(uri).scan().to_arrow(),
+        lambda: mor.Table(uri).changes().to_arrow(),
+        lambda: mor.Table(uri).upsert(rows(3)),
+        lambda: mor.Table(uri).delete(keys=[("a", "x")]),
+        lambda: mor.Table(uri).maintenance.compact(log_files_min=1),
         lambda: LocalStore(uri).sweep_temp(),
-        lambda: [mor.Table.open(uri).upsert(rows(n)) for n in range(3)],
+        lambda: [mor.Table(uri).upsert(rows(n)) for n in range(3)],
     ]
     for step in steps:
         with suppress(mor.CrdtMorError):
@@ -130,7 +130,7 @@ def test_links_inside_the_table_and_to_the_table_are_followed(uri: str, fast_pat
     (fast_path / "link").symlink_to(uri)
     Path(uri, "part=x").rename(Path(uri, "moved"))
     Path(uri, "part=x").symlink_to(Path(uri, "moved"))
-    table = mor.Table.open(fast_path / "link")
+    table = mor.Table(fast_path / "link")
     table.upsert(rows(9))
     assert table.maintenance.compact()
     assert table.scan(columns=["n"]).to_arrow().to_pylist() == [{"n": 9}, {"n": 9}]
@@ -139,7 +139,7 @@ def test_links_inside_the_table_and_to_the_table_are_followed(uri: str, fast_pat
 def test_what_a_link_shows_is_read_where_the_file_system_lets_us(uri: str, fast_path: Path) -> None:
     Path(uri, "part=x").rename(fast_path / "elsewhere")
     Path(uri, "part=x").symlink_to(fast_path / "elsewhere")
-    assert mor.Table.open(uri).scan().to_arrow().num_rows == 2
+    assert mor.Table(uri).scan().to_arrow().num_rows == 2
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_timeline_that_names_files_outside_is_an_error_and_they_stay(uri: str,
     completions[-1][6] = [data_file(path)]
     say(uri, completions=completions, plans=[["20260101000000001", "n", 3, path]])
     with pytest.raises(mor.CrdtMorError):
-        mor.Table.open(uri).scan().to_arrow()
+        mor.Table(uri).scan().to_arrow()
     use(uri)
     assert everything(home) == before
 
@@ -166,7 +166,7 @@ def test_a_timeline_that_names_files_outside_is_an_error_and_they_stay(uri: str,
 @pytest.mark.parametrize("path", OUT[:5])
 def test_a_plan_that_names_files_outside_deletes_and_writes_none_of_them(uri: str, home: Path, path: str) -> None:
     before = everything(home)
-    table = mor.Table.open(uri)
+    table = mor.Table(uri)
     table.upsert(rows(3))
     plan = table.maintenance.plans.schedule()
     assert plan is not None
@@ -177,9 +177,9 @@ def test_a_plan_that_names_files_outside_deletes_and_writes_none_of_them(uri: st
         group[3] = [data_file(path)]
     file.write_text(json.dumps(found, separators=(",", ":")))
     with pytest.raises(mor.CrdtMorError):
-        mor.Table.open(uri).maintenance.compact()
+        mor.Table(uri).maintenance.compact()
     with suppress(mor.CrdtMorError):
-        mor.Table.open(uri).maintenance.plans.cancel(plan.barrier)
+        mor.Table(uri).maintenance.plans.cancel(plan.barrier)
     use(uri)
     assert everything(home) == before
 
@@ -192,7 +192,7 @@ def test_a_timeline_outside_of_the_table_is_refused(uri: str, home: Path, name: 
     lines = [line for line in file.read_text().splitlines() if not line.startswith(name)]
     file.write_text("\n".join([*lines, f"{name}={path}"]))
     with pytest.raises(mor.errors.FormatError, match=f"{name}="):
-        mor.Table.open(uri)
+        mor.Table(uri)
     use(uri)
     assert everything(home) == before
 
@@ -201,13 +201,13 @@ def test_a_timeline_outside_of_the_table_is_refused(uri: str, home: Path, name: 
 def test_a_segment_outside_of_the_table_is_refused(uri: str, home: Path, name: str) -> None:
     say(uri, segments=[[name, 0, "20260101000000000", "20260102000000000", 3, None]])
     with pytest.raises(mor.CrdtMorError):
-        mor.Table.open(uri).scan().to_arrow()
+        mor.Table(uri).scan().to_arrow()
 
 
 @pytest.mark.parametrize("text", ["completed:../../x", "requested:", ":", "completed:9:9:x", "\0", "a:" * 999])
 def test_a_checkpoint_from_a_stranger_is_a_text_and_nothing_more(uri: str, text: str) -> None:
     with pytest.raises(mor.CrdtMorError):
-        mor.Table.open(uri).changes(since=text)
+        mor.Table(uri).changes(since=text)
 
 
 # --- texts of the wrong shape -----------------------------------------------------------------------------------------
@@ -239,9 +239,9 @@ def changed(found: Any, place: tuple[Any, ...], value: object) -> Any:
 
 @pytest.mark.slow
 def test_a_timeline_of_the_wrong_shape_is_an_error_of_ours_and_ends(uri: str) -> None:
-    writer = mor.Table.open(uri).transaction(token=("app", 1)).__enter__()
+    writer = mor.Table(uri).transaction(token=("app", 1)).__enter__()
     writer.upsert(rows(4))
-    mor.Table.open(uri).maintenance.plans.schedule()
+    mor.Table(uri).maintenance.plans.schedule()
     file = tail(uri)
     document = json.loads(file.read_text())
     refused = 0
@@ -250,7 +250,7 @@ def test_a_timeline_of_the_wrong_shape_is_an_error_of_ours_and_ends(uri: str) ->
             file.write_text(json.dumps(changed(document, place, value), separators=(",", ":")))
             for look in LOOKS:
                 try:
-                    look(mor.Table.open(uri))
+                    look(mor.Table(uri))
                 except mor.CrdtMorError:
                     refused += 1
     assert refused > 300
@@ -264,16 +264,16 @@ BROKEN = [b"", b"{", b"[]", b"null", b"7", DEEP.encode(), b'{"format": 2}', b"\x
 def test_a_damaged_version_is_named(uri: str, data: bytes) -> None:
     tail(uri).write_bytes(data)
     with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
-        mor.Table.open(uri)
+        mor.Table(uri)
 
 
 def test_a_version_under_another_number_is_named_and_not_looked_for_without_end(uri: str) -> None:
     say(uri, version=10**30)
     with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
-        mor.Table.open(uri)
+        mor.Table(uri)
     tail(uri).write_text(json.dumps(json.loads(tail(uri).read_text())))  # the same with spaces
     with pytest.raises(mor.errors.FormatError, match=tail(uri).name):
-        mor.Table.open(uri)
+        mor.Table(uri)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_merge_of_the_wrong_shape_is_an_error_of_ours(uri: str, merge: str) ->
     lines = [line for line in file.read_text().splitlines() if not line.startswith("crdt_mor.merge")]
     file.write_text("\n".join([*lines, f"crdt_mor.merge={merge}"]))
     with pytest.raises(mor.errors.FormatError, match=r"crdt_mor\.merge"):
-        mor.Table.open(uri)
+        mor.Table(uri)
 
 
 # --- files that claim too much ----------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_a_log_block_that_claims_more_than_there_is_is_named(uri: str, claimed: 
     data = log.read_bytes()
     log.write_bytes(data[:6] + claimed.to_bytes(8, "big") + data[14:])
     with pytest.raises(mor.errors.FormatError, match=re.escape(log.name)):
-        mor.Table.open(uri).scan().to_arrow()
+        mor.Table(uri).scan().to_arrow()
 
 
 @pytest.mark.costly
@@ -311,7 +311,7 @@ def test_lengths_inside_a_log_block_that_claim_too_much_are_named(uri: str, plac
     log.write_bytes(data[:place] + b"\x7f\xff\xff\xff" + data[place + 4 :])
     said = ""
     try:
-        mor.Table.open(uri).scan().to_arrow()
+        mor.Table(uri).scan().to_arrow()
     except mor.CrdtMorError as error:
         said = str(error)
     assert not said or log.name in said
@@ -323,4 +323,4 @@ def test_a_base_file_that_is_cut_short_or_claims_a_long_footer_is_named(uri: str
     data = base.read_bytes()
     base.write_bytes(data[: -8 - cut] + (2**31 - 1).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(mor.errors.FormatError, match=re.escape(base.name)):
-        mor.Table.open(uri).scan().to_arrow()
+        mor.Table(uri).scan().to_arrow()

@@ -238,9 +238,9 @@ def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path
     whole = base.read_bytes()
     base.write_bytes(changed(whole, foreign_and_broken))
     with suppress(mor.CrdtMorError):  # the process lives, whatever it makes of the rows
-        mor.Table.open(made.uri).scan().to_arrow()
+        mor.Table(made.uri).scan().to_arrow()
     base.write_bytes(changed(whole, another_type))
-    assert "the footer's column chunks do not match the schema" in str(mor.Table.open(made.uri).verify())
+    assert "the footer's column chunks do not match the schema" in str(mor.Table(made.uri).verify())
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path
 def test_what_arrow_cannot_read_is_a_damaged_file(raised: OSError, expected: str) -> None:
     """Of a log whose footer polars reads all the same."""
     store = MemoryStore()
-    made = mor.Table.create("t", SCHEMA, key="id", buckets=1, merge=PartialUpdate(), store=store)
+    made = mor.Table.create("t", SCHEMA, key="id", buckets=1, merge=PartialUpdate(), opening=mor.Opening(store=store))
     made.upsert(pa.table({"id": ["a"], "n": [1]}, SCHEMA))
 
     def unreadable(*_: object) -> frozenset[str]:

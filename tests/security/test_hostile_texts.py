@@ -193,7 +193,7 @@ def test_a_time_after_the_last_year_is_an_error_of_ours() -> None:
         place.store.delete(path)
         place.store.put(path, json.dumps(document, separators=(",", ":")).encode())
         with pytest.raises(mor.errors.FormatError, match="beyond the year 9999"):
-            step(mor.Table.open("simulated", store=place.store, environment=place.environment))
+            step(mor.Table("simulated", opening=mor.Opening(store=place.store, environment=place.environment)))
 
 
 def test_a_savepoint_of_another_schema_is_named() -> None:
@@ -233,7 +233,7 @@ def test_a_token_that_no_version_has_room_for_is_refused_and_the_table_can_be_re
         with pytest.raises(mor.InvalidInputError, match="at most 63 bits"), made.transaction(token=("app", number)):
             pass
     made.upsert(rows, token=("app", 2**63 - 1))
-    again = mor.Table.open("simulated", store=place.store, environment=place.environment)
+    again = mor.Table("simulated", opening=mor.Opening(store=place.store, environment=place.environment))
     assert again.scan().to_arrow().num_rows == 2
 
 
@@ -261,7 +261,7 @@ def test_strange_objects_beside_the_versions_are_an_error_of_ours(name: str) -> 
     place.store.put(f"{VERSIONS}/{name}.json", b"{}")
     place.store.put(f".hoodie/.crdt_mor/segments/{name}-1.json", b"{}")
     steps: list[Callable[[], object]] = [
-        lambda: mor.Table.open("simulated", store=place.store).scan().to_arrow(),
+        lambda: mor.Table("simulated", opening=mor.Opening(store=place.store)).scan().to_arrow(),
         lambda: made.maintenance.archive(keep_commits=1),
     ]
     for step in steps:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, Table, Transaction
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.parts import Receipt, WriteJob
 from crdt_mor.store import MemoryStore
@@ -61,8 +61,8 @@ class AlteringHistory:
 
     def __post_init__(self) -> None:
         schema = pa.schema([("k", pa.string()), ("n", pa.int64()), ("m", pa.int64())])
-        table = Table.create("t", schema, key="k", buckets=1, store=MemoryStore())
-        self.handles = [table, *(Table.open("t", store=table._store) for _ in range(2))]
+        table = Table.create("t", schema, key="k", buckets=1, opening=Opening(store=MemoryStore()))
+        self.handles = [table, *(Table("t", opening=Opening(store=table._store)) for _ in range(2))]
 
     @property
     def table(self) -> Table:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.results import Copied
 from crdt_mor.store.memory import MemoryStore
@@ -69,8 +69,8 @@ class BucketHistory:
 
     def __post_init__(self) -> None:
         first = Table.create(
-            URI, COLUMNS, key="id", partition_by="p", buckets=1, store=self.bucket.store(),
-            environment=self.bucket.environment,
+            URI, COLUMNS, key="id", partition_by="p", buckets=1,
+            opening=Opening(store=self.bucket.store(), environment=self.bucket.environment),
         )  # fmt: skip
         first.upsert(rows(*((name, 10) for name in ACCOUNTS)), commit_info={"message": "first"})
         self.said["first"] = lambda state: state.update(dict.fromkeys(ACCOUNTS, ("x", 10)))
@@ -79,7 +79,7 @@ class BucketHistory:
 
     def opened(self) -> Table:
         """The table, as another process opens it."""
-        return Table.open(URI, store=self.bucket.store(), environment=self.bucket.environment)
+        return Table(URI, opening=Opening(store=self.bucket.store(), environment=self.bucket.environment))
 
     def _slowed(self, request: Request, number: int) -> None:
         """A request takes its time, in which other processes may act."""
@@ -187,7 +187,7 @@ class BucketHistory:
         table = self.opened()
         self.check(table)
         for copied, target in self.copies:
-            shown = Table.open("copy", store=target, environment=SimulatedEnvironment())
+            shown = Table("copy", opening=Opening(store=target, environment=SimulatedEnvironment()))
             self.check(shown, copied.version)
         table.maintenance.compact()
         self.check(self.opened())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import TableNotFoundError
 from crdt_mor.model.timeline_parts import completed_name
 from crdt_mor.store import MemoryStore
@@ -31,7 +31,12 @@ class Copied:
         self.at: dict[int, Callable[[], object]] = {}
         """What happens once before one of the calls of the copied table's store, of any kind."""
         self.table = Table.create(
-            "t", SCHEMA, key=["id", "p"], partition_by="p", buckets=2, store=self.source, environment=self.environment
+            "t",
+            SCHEMA,
+            key=["id", "p"],
+            partition_by="p",
+            buckets=2,
+            opening=Opening(store=self.source, environment=self.environment),
         )
         self.shown: dict[int, Rows] = {}
         self.writes = 0
@@ -113,7 +118,7 @@ class Copied:
 
     def copy(self, *, update: bool = False, target: object = None) -> int:
         """Copy the table, as another process would; how many calls of the table's store that took."""
-        table = Table.open("t", store=self.stopped, environment=self.environment)
+        table = Table("t", opening=Opening(store=self.stopped, environment=self.environment))
         self.stopped.calls.clear()
         table.copy("c", update=update, verify=False, store=target or self.target)  # type: ignore[arg-type]
         return len(self.stopped.calls)
@@ -121,7 +126,7 @@ class Copied:
     def opened(self) -> Table | None:
         """The copy; None where there is none that can be opened."""
         try:
-            return Table.open("c", store=self.target, environment=self.environment)
+            return Table("c", opening=Opening(store=self.target, environment=self.environment))
         except TableNotFoundError:
             return None
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 import polars as pl
 
-from crdt_mor import Commit, StorageUnavailableError, Table
+from crdt_mor import Commit, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.payloads import Counter
 from tests.failing import URI, FailingBucket, LostError, Request, answered
@@ -55,14 +55,14 @@ class DeadlineHistory:
     def __post_init__(self) -> None:
         self.crowds = Random(repr(self.random.getstate()))
         Table.create(
-            URI, COLUMNS, key="id", merge={"n": Counter()}, buckets=2, store=self.bucket.store(),
-            environment=self.bucket.environment,
+            URI, COLUMNS, key="id", merge={"n": Counter()}, buckets=2,
+            opening=Opening(store=self.bucket.store(), environment=self.bucket.environment),
         )  # fmt: skip
         self.handles = [self.opened() for _ in range(3)]
 
     def opened(self) -> Table:
         """The table, as another process opens it."""
-        return Table.open(URI, store=self.bucket.store(), environment=self.bucket.environment)
+        return Table(URI, opening=Opening(store=self.bucket.store(), environment=self.bucket.environment))
 
     # --- what can happen ----------------------------------------------------------------------------------------------
 

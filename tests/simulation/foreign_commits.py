@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from crdt_mor import SnapshotExpiredError, Table
+from crdt_mor import Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
@@ -64,8 +64,14 @@ class SharedTable:
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        Table.create(str(self.path), SCHEMA, key="k", buckets=self.random.choice([1, 2]), environment=Clock(self))
-        self.handles = [Table.open(str(self.path), environment=Clock(self)) for _ in range(3)]
+        Table.create(
+            str(self.path),
+            SCHEMA,
+            key="k",
+            buckets=self.random.choice([1, 2]),
+            opening=Opening(environment=Clock(self)),
+        )
+        self.handles = [Table(str(self.path), opening=Opening(environment=Clock(self))) for _ in range(3)]
 
     @property
     def in_order(self) -> bool:

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, Payload, Scan, Table, Transaction
+from crdt_mor import Commit, Opening, Payload, Scan, Table, Transaction
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
@@ -186,11 +186,11 @@ class History:
 
     def handle(self, ahead_ms: int) -> Table:
         """The table, opened by a machine whose wall clock is so far ahead."""
-        return Table.open(str(self.path), environment=SkewedEnvironment(ahead_ms))
+        return Table(str(self.path), opening=Opening(environment=SkewedEnvironment(ahead_ms)))
 
     def opened_over(self, store: Store, environment: Environment) -> Table:
         """The table, opened over a store and by a clock of somebody's own."""
-        return Table.open(self.handles[0].uri, store=store, environment=environment)
+        return Table(self.handles[0].uri, opening=Opening(store=store, environment=environment))
 
     @property
     def table(self) -> Table:

@@ -139,7 +139,7 @@ class Place:
         choice(happens)()
 
     def open(self) -> None:
-        table = self.ask(Held(self.life, None), lambda _: Table.open(self.path))
+        table = self.ask(Held(self.life, None), lambda _: Table(self.path))
         if table is not None:
             self.handles.append(Held(self.lives[id_of(table)], table))
 
@@ -224,9 +224,9 @@ class Place:
 
     def check(self) -> None:
         """Who opens the table now finds it whole."""
-        found = shown(Table.open(self.path))
+        found = shown(Table(self.path))
         assert found == self.life.rows, self.story(f"the table shows {found}")
-        here = id_of(Table.open(self.path))
+        here = id_of(Table(self.path))
         for file in (Path(self.path) / VERSIONS).iterdir():
             of = Timeline.decode(file.read_bytes(), str(file)).table_id
             assert of == here, self.story(f"a version of another table: {file.name}")

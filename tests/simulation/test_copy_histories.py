@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events import copy as events
 from crdt_mor.log.paths import PROPERTIES, version_path
@@ -192,7 +192,7 @@ def test_a_writer_of_a_copy_that_is_moved_beside_it_writes_to_what_the_copy_show
         made.write()
         made.write()
         target = InterruptedStore(made.target)
-        copy = Table.open("c", store=target, environment=made.environment)
+        copy = Table("c", opening=Opening(store=target, environment=made.environment))
         moved = False
 
         def move(made: Copied = made) -> None:
@@ -284,7 +284,7 @@ def test_a_copy_over_stores_that_fail_is_made_again_until_it_is_whole(seed: int)
             source = FaultyStore(made.source, 100 * seed + tries, failures=0.02)
             target = FaultyStore(made.target, 100 * seed + tries, failures=0.02, lost_replies=0.05)
             try:
-                table = Table.open("t", store=source, environment=made.environment)
+                table = Table("t", opening=Opening(store=source, environment=made.environment))
                 table.copy("c", update=update or tries > 1, verify=False, store=target)
                 done = True
             except (StorageUnavailableError, CommitUnknownError):

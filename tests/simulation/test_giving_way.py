@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.events import group, sweep
 from crdt_mor.events.one_event import LoneWrite
 from crdt_mor.hudi.projection import Projector, TablePublisher
@@ -185,7 +185,7 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
 
     store = ScriptedStore(LocalStore(tmp_path / "t"), clocked)
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
-    table = Table.create(tmp_path / "t", schema, key="id", buckets=1, environment=environment)
+    table = Table.create(tmp_path / "t", schema, key="id", buckets=1, opening=Opening(environment=environment))
     session_of(table)._store = store
     table.upsert(pa.table({"id": ["a"], "n": [1]}, schema=schema))
     for write in ("alone", "in a block"):

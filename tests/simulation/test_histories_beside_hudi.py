@@ -14,7 +14,7 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table, Transaction
+from crdt_mor import Opening, Table, Transaction
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime, from_ms
@@ -52,7 +52,7 @@ class History:
         self.folder = session_of(made).publisher.projector.folder
 
     def opened(self) -> Table:
-        return Table.open("simulated", store=self.world.store, environment=self.world.environment)
+        return Table("simulated", opening=Opening(store=self.world.store, environment=self.world.environment))
 
     @property
     def table(self) -> Table:

@@ -211,7 +211,7 @@ def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
     assert table.maintenance.plans.schedule() is None, "of whatever action that plan is"
     assert table.maintenance.plans.open() == [], "and no compaction's"
 
-    other = session_of(Table.open(table.uri))
+    other = session_of(Table(table.uri))
     assert service.open_plans(other, TALLY) == [plan]
     for executor in (session, other):
         assert service.execute(executor, tallying(), plan).files == []

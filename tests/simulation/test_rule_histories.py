@@ -45,7 +45,7 @@ class History:
         self.handles = [first, *(self.opened() for _ in range(2))]
 
     def opened(self) -> Table:
-        return mor.Table.open("simulated", store=self.world.store, environment=self.world.environment)
+        return mor.Table("simulated", opening=mor.Opening(store=self.world.store, environment=self.world.environment))
 
     def rows(self) -> pl.DataFrame:
         count = self.random.randint(1, 3)

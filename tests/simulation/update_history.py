@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from crdt_mor import Commit, InvalidInputError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, Table
 from crdt_mor.merge.oracle import Contribution, Row
 from tests.simulation.payload_columns import names
 from tests.simulation.random_history import (
@@ -137,7 +137,7 @@ class UpdateHistory(History):
     def make_block(self) -> None:
         """Statements that become one commit, each of which sees those before it; meanwhile others go on."""
         chance, self.pauses = self.blocks, 0
-        table = Table.open(str(self.path), environment=Pausing(chance.choice([0, 30_000]), self.meanwhile))
+        table = Table(str(self.path), opening=Opening(environment=Pausing(chance.choice([0, 30_000]), self.meanwhile)))
         found = self.block = Open(table.transaction(isolation="serializable"), dict(self.columns), [])
         found.tx.__enter__()
         self.note("block", found)
@@ -201,7 +201,9 @@ class UpdateHistory(History):
             conditions = OF_PARTITIONS
             where = self.blocks.choice([*conditions])
         self.pauses = 0
-        table = Table.open(str(self.path), environment=Pausing(self.chance.choice([0, 30_000]), self.meanwhile))
+        table = Table(
+            str(self.path), opening=Opening(environment=Pausing(self.chance.choice([0, 30_000]), self.meanwhile))
+        )
         commit = None
         try:
             commit = table.update(given, where)

@@ -30,7 +30,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Scan, SnapshotExpiredError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, Scan, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, ErasureUnfinishedError, WriterExpiredError
 from crdt_mor.ground.clock import Process
 from crdt_mor.log.paths import ERASURES
@@ -104,7 +104,7 @@ class UpkeepHistory(History):
 
     def handle(self, ahead_ms: int) -> Table:
         environment = SkewedSimulation(self.place.environment, ahead_ms)
-        return Table.open("simulated", store=self.place.store, environment=environment)
+        return Table("simulated", opening=Opening(store=self.place.store, environment=environment))
 
     @property
     def retention(self) -> Retention:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.payloads import Counter
 from tests import servers
 from tests.proxy import Proxy
@@ -52,7 +52,8 @@ def made(store: str, seed: int) -> Iterator[Crowd]:
             variables = {name.upper(): value for name, value in server.through(proxy.port).options.items()}
         counters = {name: Counter() for name in ("n", "s", "q")}
         table = Table.create(
-            uri, meaning.SCHEMA, key=meaning.KEY, partition_by="kind", merge=counters, buckets=2, writer_expiry=EXPIRY,
+            uri, meaning.SCHEMA, key=meaning.KEY, partition_by="kind", merge=counters, buckets=2,
+            opening=Opening(writer_expiry=EXPIRY),
             storage_options=options,
         )  # fmt: skip
         table.set_properties(POLICIES)

@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from crdt_mor import Commit, Scan, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor import Commit, Opening, Scan, SnapshotExpiredError, StorageUnavailableError, Table
 from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, EarlierWritePendingError, WriterExpiredError
 from crdt_mor.model.instant import parse, to_ms
 from crdt_mor.store import LocalStore
@@ -62,8 +62,8 @@ class ShakyStore(FaultyStore):
 def opened(uri: str) -> Table:
     """The table as a process has it: on a disk whose calls fail now and then, or in a bucket behind a proxy."""
     if "://" in uri:
-        return Table.open(uri, writer_expiry=EXPIRY, environment=Hurried())
-    return Table.open(uri, writer_expiry=EXPIRY, store=ShakyStore(uri))
+        return Table(uri, opening=Opening(writer_expiry=EXPIRY, environment=Hurried()))
+    return Table(uri, opening=Opening(writer_expiry=EXPIRY, store=ShakyStore(uri)))
 
 
 def rows_of(scan: Scan) -> meaning.Rows:

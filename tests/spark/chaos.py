@@ -117,7 +117,7 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
                 else:
                     chance.choice(drivers).kill()
             if chance.random() < 0.2:
-                compactions += len(Table.open(table.uri).maintenance.compact())
+                compactions += len(Table(table.uri).maintenance.compact())
             for each in drivers:
                 each.check()
             waiting.let_run(0.5)

@@ -37,7 +37,7 @@ def leftovers(path: str | Path) -> list[str]:
 
 
 def _leftovers(path: str | Path) -> list[str]:
-    session = session_of(Table.open(path))
+    session = session_of(Table(path))
     named = {file.path for done in session.views.completions(session.tail()) for file in done.files}
     strays = sorted(data_files(path) - named)
     return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]
@@ -45,5 +45,5 @@ def _leftovers(path: str | Path) -> list[str]:
 
 def pending(path: str | Path) -> list[Any]:
     """The writes that have begun and not ended."""
-    rows = Table.open(path).inspect.timeline().to_pylist()
+    rows = Table(path).inspect.timeline().to_pylist()
     return [row for row in rows if row["state"] == "pending"]

@@ -47,7 +47,7 @@ Table.create(path + "-copy", table, key=["id", "day"], partition_by="day")
 stream = spark.readStream.format("crdt_mor").option("changes", "merged").load(path).drop("_change_type")
 writer = stream.writeStream.format("crdt_mor").option("checkpointLocation", path + "-checkpoint")
 writer.trigger(availableNow=True).start(path + "-copy").awaitTermination()
-assert Table.open(path + "-copy").count() == 3
+assert Table(path + "-copy").count() == 3
 overwrite(df.limit(1), path)
 assert source.load(path).count() == 1
 try:

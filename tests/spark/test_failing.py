@@ -97,13 +97,11 @@ class BesideAnother(BatchWriter):
         home = Path(self._planned.job.uri)
         if self.dies_at:
             store = InterruptedStore(LocalStore(home))
-            first = Table._of(
-                Session(store, SystemEnvironment(), session_of(Table.open(home)).config, 600_000), str(home)
-            )
+            first = Table._of(Session(store, SystemEnvironment(), session_of(Table(home)).config, 600_000), str(home))
             store.arm(self.dies_at, store.die, after=True)
             with pytest.raises(ProcessDied):
                 first.jobs.complete(self._planned.job, receipts)
-        other = Table.open(home).jobs.complete(self._planned.job, receipts)
+        other = Table(home).jobs.complete(self._planned.job, receipts)
         home.with_name("other").write_bytes(pickle.dumps((self._planned.job, other)))
         super().commit(messages)
 

@@ -92,4 +92,4 @@ def test_what_the_driver_has_imported_reaches_the_executors(spark: Any, own: Own
     upsert(frame, own.uri)
     (done,) = compact(spark, own.uri)
     assert done.rows == 2
-    assert listed(mor.Table.open(own.uri).scan()) == [("1", "longer"), ("2", "long")]
+    assert listed(mor.Table(own.uri).scan()) == [("1", "longer"), ("2", "long")]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import TableNotFoundError
 from tests import waiting
 from tests.spark.counting import kill
@@ -106,13 +106,13 @@ class Pipeline:
         self.until(self.is_done)
 
     def is_done(self) -> bool:
-        totals = Table.open(self.table("totals")).scan(columns=["views"]).to_polars()["views"].sum()
+        totals = Table(self.table("totals")).scan(columns=["views"]).to_polars()["views"].sum()
         assert totals <= len(self.landed), "something counted twice"
         return bool(totals == len(self.landed))
 
     def check(self) -> None:
         """Each event is there once, was written once and is counted once."""
-        events, totals = (Table.open(self.table(name)) for name in ("events", "totals"))
+        events, totals = (Table(self.table(name)) for name in ("events", "totals"))
         assert sorted(events.scan().to_polars().rows()) == sorted(self.landed)
         assert events.changes(raw=True).to_arrow().num_rows == len(self.landed)
         assert dict(totals.scan().to_polars().rows()) == Counter(page for _, page in self.landed)
@@ -148,7 +148,7 @@ def test_every_event_counts_once_whenever_the_driver_is_killed(
     # What the dead have left nobody sees. It goes when it expires, and readers see no difference.
     monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", 0)
     for name in ("events", "totals"):
-        upkeep = Table.open(pipeline.table(name), writer_expiry=timedelta(0)).maintenance
+        upkeep = Table(pipeline.table(name), opening=Opening(writer_expiry=timedelta(0))).maintenance
         assert upkeep.plans.schedule(log_files_min=1_000) is None  # gives the expired writes up, and plans nothing
         assert (leftovers(pipeline.table(name)), pending(pipeline.table(name))) == ([], [])
     pipeline.check()

@@ -209,7 +209,7 @@ def test_what_spark_does_not_allow_changes_nothing(sql: SparkSession, table: Tab
             sql.sql(query).collect()
     finally:
         sql.sql("DROP TABLE elsewhere")
-    assert Table.open(table.uri).version == version
+    assert Table(table.uri).version == version
 
 
 def test_a_name_stands_for_one_table_that_is_there(spark: SparkSession, table: Table, fast_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_where_nothing_matches_there_is_a_commit_without_rows(spark: Any, tmp_pa
 def test_what_ends_while_tasks_run_comes_after_it(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from crdt_mor.readers.spark import update
 
-    table, other = filled(tmp_path / "t"), Table.open(tmp_path / "t")
+    table, other = filled(tmp_path / "t"), Table(tmp_path / "t")
     before = dict(table.scan(columns=["id", "n"]).to_polars().rows())
 
     def later() -> None:

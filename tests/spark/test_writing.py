@@ -340,7 +340,7 @@ def test_a_write_is_refused_by_the_table_that_came_in_the_place_of_its_own(spark
     data = spark.createDataFrame(batch(SCHEMA, 1)).coalesce(1)
     with pytest.raises(Exception, match=r"TableReplacedError|TableNotFoundError"):
         data.mapInArrow(replacing, data.schema).write.format("crdt_mor").mode("append").save(str(path))
-    again = Table.open(path)
+    again = Table(path)
     assert (again.config.buckets, again.scan().count(), pending(str(path))) == (7, 5, [])
 
 

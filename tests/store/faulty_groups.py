@@ -24,7 +24,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from crdt_mor import Commit, CrdtMorError, StorageUnavailableError, Table
+from crdt_mor import Commit, CrdtMorError, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.payloads import Counter
 from crdt_mor.store.addresses import place_of
@@ -127,7 +127,7 @@ class Writer:
             self.store = MortalStore(place, options.public, options.secret, Hurried())
             self.store._requests.prepare()
             with suppress(StorageUnavailableError):
-                self.table = Table.open(self.uri, store=self.store, environment=Hurried())
+                self.table = Table(self.uri, opening=Opening(store=self.store, environment=Hurried()))
                 return
 
     def _told(self, work: Work) -> Told:
@@ -185,7 +185,7 @@ def run(server: servers.Server, seed: int, writers: int = 4, rounds: int = 3, sh
         thread.join()
     if errors:
         raise AssertionError(f"seed={seed} {errors}") from errors[0]
-    return check(Table.open(uri, storage_options=server.options), crew, f"seed={seed}")
+    return check(Table(uri, storage_options=server.options), crew, f"seed={seed}")
 
 
 def check(table: Table, crew: list[Writer], where: str) -> Tally[str]:

@@ -77,7 +77,7 @@ def test_what_is_no_address_of_an_object_store_is_left_alone(uri: str | Path) ->
     ],
 )
 def test_an_address_that_holds_a_secret_is_refused_without_showing_it(uri: str) -> None:
-    for use in (Table.open, lambda u: Table.create(u, {"id": "string"}, key="id"), absolute):
+    for use in (Table, lambda u: Table.create(u, {"id": "string"}, key="id"), absolute):
         with pytest.raises(InvalidInputError, match="storage_options=") as raised:
             use(uri)
         assert SECRET not in str(raised.value)
@@ -160,7 +160,7 @@ def test_another_process_says_which_variables_to_set(tmp_path: Path) -> None:
     program = (
         "import pickle, sys; from crdt_mor import Table\n"
         f"options = pickle.load(open({str(pickled)!r}, 'rb'))\n"
-        "Table.open('s3://lake/a', storage_options=options)"
+        "Table('s3://lake/a', storage_options=options)"
     )
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.log.steps import GetStat, Read, Together
 from crdt_mor.log.tail import find_tail
@@ -28,7 +28,7 @@ CHECK = "(?s)store=s3://hot/table.*HTML page.*login page or a proxy.*endpoint an
 
 def opened(table: Table) -> Table:
     session = session_of(table)
-    return Table.open("s3://hot/table", store=session.store, environment=session.environment)
+    return Table("s3://hot/table", opening=Opening(store=session.store, environment=session.environment))
 
 
 ASKED: list[Callable[[Table], object]] = [
@@ -54,7 +54,9 @@ def test_captive_portal_names_store_and_what_to_check(
         environment = VirtualEnvironment(bucket.time, "a")
         store = bucket.store(environment)
         monkeypatch.setattr(store, "probe", lambda: None)
-        table = Table.create("s3://hot/table", SCHEMA, key="id", buckets=1, store=store, environment=environment)
+        table = Table.create(
+            "s3://hot/table", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=environment)
+        )
         table.upsert(rows(1))
         bucket.is_captive, before = True, bucket.requests
         with pytest.raises((StorageUnavailableError, CommitUnknownError), match=CHECK):

@@ -18,7 +18,7 @@ from obstore.exceptions import GenericError
 from obstore.store import LocalStore, S3Store
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, StorageUnavailableError, Table
+from crdt_mor import InvalidInputError, Opening, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
 from crdt_mor.errors import StorageRefusedError
 from crdt_mor.readers.polars import scan_table
@@ -190,7 +190,7 @@ def test_an_asynchronous_provider_is_refused_by_name(listening: Listening) -> No
 )
 def test_what_is_no_provider_is_refused_when_the_table_is_opened(provider: object, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        Table.open("s3://lake/t", storage_options={"credential_provider": provider})
+        Table("s3://lake/t", storage_options={"credential_provider": provider})
 
 
 def test_credentials_are_renewed_before_they_expire(listening: Listening) -> None:
@@ -317,12 +317,12 @@ def test_a_table_is_used_through_a_provider() -> None:
     uri, options = server.address(), {**without_keys(server), "credential_provider": vending.of_obstore}
     table = Table.create(uri, COLUMNS, key="id", storage_options=options)
     table.upsert(ROWS)
-    again = Table.open(uri, storage_options=table.storage_options)
+    again = Table(uri, storage_options=table.storage_options)
     assert again.to_polars().rows() == scan_table(uri, storage_options=options).collect().rows() == [("a", 1)]
     assert table.storage_options["credential_provider"] == "tests.store.vending:of_obstore"
     moved = server.address()
     assert table.maintenance.migrate(moved).uri == moved
-    assert Table.open(moved, storage_options=options).count() == 1
+    assert Table(moved, storage_options=options).count() == 1
 
 
 def test_polars_takes_the_options_of_a_table_as_they_are() -> None:
@@ -358,7 +358,7 @@ def test_another_process_imports_the_provider_by_its_name(tmp_path: Path) -> Non
     uri = server.address()
 
     def run(provider: object) -> subprocess.CompletedProcess[str]:
-        table = Table.open(uri, storage_options={**without_keys(server), "credential_provider": provider})
+        table = Table(uri, storage_options={**without_keys(server), "credential_provider": provider})
         (tmp_path / "scan").write_bytes(pickle.dumps(table.scan()))
         bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(servers.ROOT)}
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "scan")]
@@ -385,10 +385,10 @@ def test_a_store_of_obstore_is_taken() -> None:
     uri = server.address()
     by_keys = handed(server, config=dict(servers.AWS_KEYS))
     by_provider = handed(server, credential_provider=vending.of_obstore)
-    table = Table.create(uri, COLUMNS, key="id", store=by_keys)
+    table = Table.create(uri, COLUMNS, key="id", opening=Opening(store=by_keys))
     table.upsert(ROWS)
-    assert Table.open(uri, store=by_provider).to_polars().rows() == [("a", 1)]
-    assert Table.open(uri, storage_options=table.storage_options).count() == 1
+    assert Table(uri, opening=Opening(store=by_provider)).to_polars().rows() == [("a", 1)]
+    assert Table(uri, storage_options=table.storage_options).count() == 1
     assert pickle.loads(pickle.dumps(table.jobs.plan("upsert", COLUMNS))).store is not None
     assert not [secret for secret in servers.AWS_KEYS.values() if secret in repr(vars(table))]
 
@@ -397,9 +397,9 @@ def test_the_prefix_of_a_store_of_obstore_is_where_its_table_is() -> None:
     server = servers.s3()
     root = server.address().removeprefix(f"s3://{servers.BUCKET}/")
     store = handed(server, prefix=root, config=dict(servers.AWS_KEYS))
-    Table.create("events", COLUMNS, key="id", store=store).upsert(ROWS)
-    assert Table.open(f"s3://{servers.BUCKET}/{root}", storage_options=server.options).count() == 1
-    assert Table.open(f"s3://{servers.BUCKET}/{root}", store=store).count() == 1
+    Table.create("events", COLUMNS, key="id", opening=Opening(store=store)).upsert(ROWS)
+    assert Table(f"s3://{servers.BUCKET}/{root}", storage_options=server.options).count() == 1
+    assert Table(f"s3://{servers.BUCKET}/{root}", opening=Opening(store=store)).count() == 1
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_the_prefix_of_a_store_of_obstore_is_where_its_table_is() -> None:
 )
 def test_a_store_of_obstore_that_leads_elsewhere_is_refused(uri: str, store: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        Table.open(uri, store=store())
+        Table(uri, opening=Opening(store=store()))
 
 
 def test_ask_a_machine_without_a_role_refuses_each_request_at_once(listening: Listening) -> None:

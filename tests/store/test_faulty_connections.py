@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import CrdtMorError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError, StorageRefusedError
 from crdt_mor.payloads import Counter
 from crdt_mor.store import Store  # fmt: skip
@@ -221,7 +221,7 @@ class Writer:
     def _open(self, uri: str, options: Any) -> Table:
         while True:
             try:
-                return Table.open(uri, storage_options=options, environment=Hurried())
+                return Table(uri, storage_options=options, opening=Opening(environment=Hurried()))
             except StorageUnavailableError:
                 continue
 
@@ -261,7 +261,7 @@ def history(server: servers.Server, seed: int, writers: int = 3, rounds: int = 2
             thread.start()
             stack.callback(thread.join)
     assert not errors, f"seed={seed} {errors}"
-    found = dict(Table.open(uri, storage_options=server.options).to_polars().rows())
+    found = dict(Table(uri, storage_options=server.options).to_polars().rows())
     told = {key: word for writer in crew for key, word in writer.told.items()}
     assert len(told) == writers * rounds
     where = f"seed={seed} told={told} found={found}"

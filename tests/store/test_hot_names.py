@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from tests.hot_names import HotBucket, VirtualEnvironment, VirtualTime
 from tests.tiers import slow
 
@@ -25,7 +25,7 @@ def test_writers_at_once_in_a_store_with_hot_names_meet_no_error(writers: int, m
 
     def opened(number: int) -> Table:
         environment = VirtualEnvironment(time, f"writer {number}")
-        return Table.open("s3://hot/table", store=bucket.store(environment), environment=environment)
+        return Table("s3://hot/table", opening=Opening(store=bucket.store(environment), environment=environment))
 
     def write(number: int) -> None:
         try:
@@ -41,7 +41,9 @@ def test_writers_at_once_in_a_store_with_hot_names_meet_no_error(writers: int, m
         environment = VirtualEnvironment(time, "creator")
         store = bucket.store(environment)
         monkeypatch.setattr(store, "probe", lambda: None)  # which races for names on purpose
-        table = Table.create("s3://hot/table", SCHEMA, key="id", buckets=1, store=store, environment=environment)
+        table = Table.create(
+            "s3://hot/table", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=environment)
+        )
         time.run([lambda number=number: write(number) for number in range(1, writers + 1)])  # type: ignore[misc]
         assert failures == []
         written = [*range(1, writers + 1), *(-number for number in range(4, writers + 1, 4))]

@@ -67,9 +67,9 @@ def test_a_table_is_made_written_and_read_at_an_address(server: servers.Server) 
 def test_there_is_no_table_and_there_is_no_bucket(server: servers.Server) -> None:
     uri = server.address()
     with pytest.raises(mor.errors.TableNotFoundError, match=r"create it with Table\.create"):
-        Table.open(uri, storage_options=server.options)
+        Table(uri, storage_options=server.options)
     elsewhere = uri.replace(f"://{servers.BUCKET}/", "://no-such-place/")
-    for use in (Table.open, lambda u, **o: Table.create(u, COLUMNS, key="id", **o)):
+    for use in (Table, lambda u, **o: Table.create(u, COLUMNS, key="id", **o)):
         with pytest.raises(StorageRefusedError, match=r"there is no such (bucket|container): create it, or correct"):
             use(elsewhere, storage_options=server.options)
 
@@ -211,7 +211,7 @@ def test_no_secret_is_in_an_error_nor_in_what_it_came_from(server: servers.Serve
             {**server.options, "timeout": "1ms", "retry_timeout": "1ms"},
         ):
             with pytest.raises(mor.CrdtMorError) as raised:
-                Table.open(server.address(), storage_options=options).upsert(rows(("a", 1)))
+                Table(server.address(), storage_options=options).upsert(rows(("a", 1)))
             yield raised.value
 
     for error in errors():
@@ -281,4 +281,4 @@ def test_a_profile_of_the_aws_configuration_gives_the_keys(tmp_path: Path, monke
     table.maintenance.compact()
     assert table.to_polars().rows() == [("a", 1)]
     with pytest.raises(StorageRefusedError, match="profile has no credentials"):
-        Table.open(uri, storage_options={**options, "aws_profile": "nobody"})
+        Table(uri, storage_options={**options, "aws_profile": "nobody"})

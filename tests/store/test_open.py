@@ -77,7 +77,7 @@ def test_open_store_of_a_place_elsewhere_is_refused_and_makes_no_folder(
     for make in (
         lambda: Table.create(uri, {"id": pl.String}, key="id"),
         lambda: Table.create_from(uri, pl.DataFrame({"id": ["a"]}), key="id"),
-        lambda: Table.open(uri),
+        lambda: Table(uri),
         lambda: absolute(uri),
     ):
         with pytest.raises(InvalidInputError, match="pass its absolute path"):

@@ -20,7 +20,7 @@ from tests.store.listening import Listening, said
 KEYS = {"aws_access_key_id": "AKIATESTS", "aws_secret_access_key": "the-secret-of-the-tests"}
 S3 = {**KEYS, "aws_endpoint_url": "http://127.0.0.1:9", "allow_http": "true", "retry_timeout": "10ms"}
 
-OPENINGS: list[Callable[..., object]] = [Table.open, lambda uri, **o: Table.create(uri, COLUMNS, key="id", **o)]
+OPENINGS: list[Callable[..., object]] = [Table, lambda uri, **o: Table.create(uri, COLUMNS, key="id", **o)]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_an_endpoint_that_is_no_address_is_refused_before_the_client_panics(
         storage_options("gs://lake/t", {"base_url": text})
     monkeypatch.setenv("AWS_ENDPOINT_URL", text)
     with pytest.raises(InvalidInputError, match="option=AWS_ENDPOINT_URL"):
-        Table.open("s3://lake/t", storage_options={k: v for k, v in S3.items() if k != "aws_endpoint_url"})
+        Table("s3://lake/t", storage_options={k: v for k, v in S3.items() if k != "aws_endpoint_url"})
 
 
 def test_a_panic_of_the_client_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,12 +89,12 @@ def test_the_words_of_the_client_tell_which_option_is_wrong(option: str, value: 
 @pytest.mark.parametrize("missing", KEYS)
 def test_half_of_the_keys_are_no_keys(missing: str) -> None:
     with pytest.raises(StorageRefusedError, match=r"store's options are wrong.*cause=Missing "):
-        Table.open("s3://lake/t", storage_options={k: v for k, v in S3.items() if k != missing})
+        Table("s3://lake/t", storage_options={k: v for k, v in S3.items() if k != missing})
 
 
 def test_a_secret_that_cannot_be_right_is_not_shown() -> None:
     with pytest.raises(StorageRefusedError, match="the store's options are wrong") as raised:
-        Table.open("az://lake/t", storage_options={"account_name": "a", "account_key": "hidden!"})
+        Table("az://lake/t", storage_options={"account_name": "a", "account_key": "hidden!"})
     assert "hidden" not in str(raised.value)
 
 
@@ -120,7 +120,7 @@ def test_an_empty_option_says_nothing() -> None:
 def test_an_empty_variable_with_a_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
     with pytest.raises(StorageRefusedError, match=r"unset \['AWS_ACCESS_KEY_ID'\]"):
-        Table.open("s3://lake/t", storage_options={k: v for k, v in S3.items() if k not in KEYS})
+        Table("s3://lake/t", storage_options={k: v for k, v in S3.items() if k not in KEYS})
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ import polars as pl
 from crdt_mor import Table
 from crdt_mor.readers.polars import scan_table
 uri, name, options = sys.argv[1], sys.argv[2], json.load(sys.stdin)
-table = Table.open(uri, storage_options=options)
+table = Table(uri, storage_options=options)
 for n in range(5):
     table.upsert(pl.DataFrame({"id": [f"{name}-{n}", "all"], "n": [1, 1]}))
 """
@@ -79,7 +79,7 @@ def test_processes_that_write_at_once_lose_nothing(server: servers.Server) -> No
     processes = [started(WRITER, uri, f"w{n}", server) for n in range(3)]
     assert [process.communicate()[0] for process in processes] == ["", "", ""]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    table = Table.open(uri, storage_options=server.options)
+    table = Table(uri, storage_options=server.options)
     table.maintenance.compact()
     found = dict(table.to_polars().rows())
     assert found.pop("all") == 15

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, StorageUnavailableError, Table, check_store
+from crdt_mor import InvalidInputError, Opening, StorageUnavailableError, Table, check_store
 from crdt_mor.cli.main import app
 from crdt_mor.store import LocalStore, MemoryStore
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, PUTS
@@ -75,13 +75,13 @@ def left_in(bucket: Bucket) -> list[str]:
 
 def test_no_table_is_made_where_several_puts_win(careless: Bucket) -> None:
     with pytest.raises(mor.errors.UnsupportedFeatureError, match=f"{SEVERAL}.*If-None-Match.*store=s3://counted/table"):
-        Table.create(URI, COLUMNS, key="id", store=careless.store())
+        Table.create(URI, COLUMNS, key="id", opening=Opening(store=careless.store()))
     assert left_in(careless) == [], "what was raced for is deleted"
 
 
 def test_no_table_is_loaded_where_several_puts_win(careless: Bucket) -> None:
     with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
-        Table.create_from(URI, pl.DataFrame({"id": ["a"], "n": [1]}), key="id", store=careless.store())
+        Table.create_from(URI, pl.DataFrame({"id": ["a"], "n": [1]}), key="id", opening=Opening(store=careless.store()))
     assert left_in(careless) == []
 
 
@@ -93,12 +93,12 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
     )
     store.put(".hoodie/hoodie.properties", properties.encode())
     with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
-        session_of(Table.open(URI, store=store)).start()
+        session_of(Table(URI, opening=Opening(store=store))).start()
     assert left_in(careless) == [".hoodie/hoodie.properties"]
 
 
 def test_no_table_is_moved_to_where_several_puts_win(careless: Bucket) -> None:
-    old = Table.create("old", COLUMNS, key="id", store=MemoryStore())
+    old = Table.create("old", COLUMNS, key="id", opening=Opening(store=MemoryStore()))
     old.upsert(pl.DataFrame({"id": ["a"], "n": [1]}, COLUMNS))
     with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
         old.maintenance.migrate(URI, buckets=2, store=careless.store())
@@ -133,7 +133,7 @@ def test_no_command_makes_a_table_where_several_puts_win(
 def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:
     bucket = Bucket()
     with bucket.counting():
-        table = Table.create(URI, COLUMNS, key="id", store=bucket.store())
+        table = Table.create(URI, COLUMNS, key="id", opening=Opening(store=bucket.store()))
         count = bucket.count(lambda: bucket.store().probe())
     assert table.count() == 0
     assert count.requests == KEYS_OF_A_PROBE * (PUTS + 2)

@@ -170,7 +170,7 @@ def test_commands_take_addresses(server: servers.Server, landing: str, tmp_path:
     (tmp_path / "five.csv").write_text("id,v,day\n5,e,2026-01-04\n")
     run(server, "append", uri, str(tmp_path / "five.csv"))
     run(server, "upsert", uri, landing)
-    table = mor.Table.open(uri, storage_options=server.options)
+    table = mor.Table(uri, storage_options=server.options)
     assert sorted(table.to_polars()["id"]) == [1, 2, 3, 4, 5]
     assert "there is no such file" in run(server, "upsert", uri, f"{landing}/none.csv", code=1).stderr
     refused = run(server, "upsert", uri, f"{landing}/more.csv", "--input-format", "csv", code=2).output

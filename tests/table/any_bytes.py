@@ -87,7 +87,7 @@ def write_damaged(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with suppress(mor.CrdtMorError):
         data.read_schema(path)
-    table = mor.Table.create("t", ROWS, key="id", store=mor.store.MemoryStore())
+    table = mor.Table.create("t", ROWS, key="id", opening=mor.Opening(store=mor.store.MemoryStore()))
     with suppress(mor.InvalidInputError, mor.errors.SchemaMismatchError):
         table.upsert(data.read_data(path, ROWS.schema))
     with suppress(mor.InvalidInputError, mor.errors.SchemaMismatchError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.payloads import Counter, ORSet
 from crdt_mor.results import Finding, Verification
 from crdt_mor.testing import SimulatedEnvironment
@@ -33,7 +33,7 @@ def rows(first: int, count: int = 40) -> pl.DataFrame:
 
 def opened(folder: Path, now_ms: int = START_MS + 60_000) -> Table:
     """The table, by a clock that stands still."""
-    return Table.open(folder, environment=SimulatedEnvironment(now_ms, f"opened{next(_OPENED)}."))
+    return Table(folder, opening=Opening(environment=SimulatedEnvironment(now_ms, f"opened{next(_OPENED)}.")))
 
 
 def made(folder: Path, now_ms: int = START_MS) -> Path:
@@ -43,7 +43,7 @@ def made(folder: Path, now_ms: int = START_MS) -> Path:
     """
     merge = {"n": Counter(), "tags": ORSet()}
     environment = SimulatedEnvironment(now_ms)
-    table = Table.create(folder, SCHEMA, key="id", buckets=2, merge=merge, environment=environment)
+    table = Table.create(folder, SCHEMA, key="id", buckets=2, merge=merge, opening=Opening(environment=environment))
     table.upsert(rows(0))
     with table.transaction() as held:
         held.upsert(rows(100, 2))

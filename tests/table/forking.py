@@ -66,7 +66,7 @@ def child(name: str, work: Callable[[], object]) -> None:
 
 
 def write_and_read(key: str) -> int:
-    table = mor.Table.open(URI)
+    table = mor.Table(URI)
     table.upsert(row(key))
     found: int = table.scan(filter=f"id = '{key}'").to_arrow().num_rows
     return found
@@ -87,7 +87,7 @@ def leave_the_block_by_an_error(tx: mor.Transaction) -> None:
 def main() -> None:
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of a fork beside threads, rightly
     mor.Table.create(URI, SCHEMA, key="id", buckets=4)
-    table = mor.Table.open(URI)
+    table = mor.Table(URI)
 
     child("early: a table of its own", lambda: write_and_read("early"))
     child("early: the parent's table", lambda: look_for_hudi(table))
@@ -137,7 +137,7 @@ def main() -> None:
         error = pool.submit(write_and_read, "pool").exception()
     say("pool of processes", f"{type(error).__name__} {error}")
 
-    say("parent: rows", f"ok {mor.Table.open(URI).scan().count()}")
+    say("parent: rows", f"ok {mor.Table(URI).scan().count()}")
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.merge import at_once, contributions, visible
 from crdt_mor.payloads import Counter, PartialUpdate
@@ -53,18 +53,24 @@ class Place:
 
     def create(self, **settings: Any) -> Table:
         """As `Table.create` does, with two buckets unless told: as few file groups as there can be more than one of."""
-        return Table.create(self.uri, **{"buckets": 2} | self._store | settings)
+        return Table.create(self.uri, **{"buckets": 2} | settings | self._found(settings.get("opening")))
 
-    def open(self, **settings: Any) -> Table:
+    def open(self, opening: Opening | None = None) -> Table:
         """The table once more, as another process would open it."""
-        return Table.open(self.uri, **self._store | settings)
+        return Table(self.uri, **self._found(opening))
 
-    def watched(self, **settings: Any) -> tuple[Table, WatchedStore]:
+    def watched(self, opening: Opening | None = None) -> tuple[Table, WatchedStore]:
         """The table once more, and its store, which notes what it is asked from now on."""
         store = WatchedStore(self.store)
-        table = Table.open(self.uri, store=store, **settings)
+        table = Table(self.uri, opening=replace(opening or Opening(), store=store))
         store.calls.clear()
         return table, store
+
+    def _found(self, opening: Opening | None) -> dict[str, Any]:
+        """The arguments with which `Table` finds the table."""
+        if self.options is not None or self.by_uri:
+            return {**self._store, "opening": opening}
+        return {"opening": replace(opening or Opening(), store=self.store)}
 
     @property
     def _store(self) -> dict[str, Any]:

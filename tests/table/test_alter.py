@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, SchemaMismatchError, TableExistsError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.parts import MergePart, MergeSpread, PartDone, UpdatePart
@@ -603,7 +603,7 @@ def test_a_block_that_waits_goes_by_the_names_of_the_moment_when_it_has_waited(m
                 other.__exit__(None, None, None)
                 place.open().alter(rename={"n": "count"})
 
-    waiting = place.open(environment=Renaming())
+    waiting = place.open(opening=Opening(environment=Renaming()))
     with pytest.raises(InvalidInputError, match="no such columns"):
         waiting.update({"n": "n + 1"})
     waiting.update({"count": "count + 1"})
@@ -756,7 +756,9 @@ def test_a_name_that_some_door_would_not_take_is_refused_by_each(place: Place, n
         lambda: table.alter(rename={"net": name}),
         lambda: table.upsert(pl.DataFrame({"id": [1], "net": [1], name: [1]}), schema_mode="merge"),
         lambda: table.upsert(pa.table({"id": [1], "net": [1], "at": [{name: 1}]}), schema_mode="merge"),
-        lambda: Table.create_from("u", pa.table({"id": [1], name: [1]}), key="id", store=MemoryStore()),
+        lambda: Table.create_from(
+            "u", pa.table({"id": [1], name: [1]}), key="id", opening=Opening(store=MemoryStore())
+        ),
     ]
     for door in doors:
         with pytest.raises(InvalidInputError, match=r"name must .*: choose another"):
@@ -767,8 +769,8 @@ def test_a_name_that_some_door_would_not_take_is_refused_by_each(place: Place, n
 def test_a_name_with_a_zero_character_is_refused() -> None:
     for schema in ({"id": pl.Int64, "a\0b": pl.Int64}, pl.DataFrame({"id": [1], "a\0b": [1]})):
         with pytest.raises(InvalidInputError, match=r"column='a.x00b'"):
-            Table.create("t", schema, key="id", store=MemoryStore())
-    table = Table.create("t", {"id": pl.Int64}, key="id", store=MemoryStore())
+            Table.create("t", schema, key="id", opening=Opening(store=MemoryStore()))
+    table = Table.create("t", {"id": pl.Int64}, key="id", opening=Opening(store=MemoryStore()))
     for rows in (pl.DataFrame({"id": [1], "a\0b": [1]}), pl.LazyFrame({"id": [1], "a\0b": [1]})):
         with pytest.raises(InvalidInputError, match=r"column='a.x00b'"):
             table.upsert(rows, schema_mode="merge")
@@ -777,7 +779,9 @@ def test_a_name_with_a_zero_character_is_refused() -> None:
 @pytest.mark.parametrize("name", [" a", "a,b", 'a"b', "x AND y", "^net", "select"])
 def test_a_name_with_signs_of_sql_and_lists_goes_through_each_door(name: str) -> None:
     rows = pl.DataFrame({"id": [1, 2], name: [10, 20]})
-    table = Table.create("t", rows, key="id", cluster_by=[name], not_null=name, store=MemoryStore(), buckets=1)
+    table = Table.create(
+        "t", rows, key="id", cluster_by=[name], not_null=name, opening=Opening(store=MemoryStore()), buckets=1
+    )
     table.upsert(rows)
     said = '"' + name.replace('"', '""') + '"'
     assert table.update({name: f"{said} + 1"}, f"{said} = 20").rows == 1

@@ -63,7 +63,7 @@ def test_the_directory_gets_small_and_every_reader_sees_the_same(table: mor.Tabl
     assert len(active(fast_path)) == files - 3 * done.instants
     assert done.until is not None
     assert all(name.requested > done.until for name in active(fast_path))
-    for reader in (table, mor.Table.open(str(fast_path))):
+    for reader in (table, mor.Table(str(fast_path))):
         assert [rows(reader, as_of=commit) for commit in commits] == before
         assert reader.changes(since=checkpoint).to_arrow().num_rows == changed
         assert rows(reader) == hudis(fast_path)
@@ -170,9 +170,9 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     assert value.retention.dropped_count > 20
     stands = {name.requested for name in active(fast_path) if name.state == "completed"}
     assert value.standing == len(stands - {c.requested for c in value.completions})
-    assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
+    assert rows(mor.Table(str(fast_path))) == rows(table) == hudis(fast_path)
     table.maintenance.archive(keep_commits=2)
-    assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
+    assert rows(mor.Table(str(fast_path))) == rows(table) == hudis(fast_path)
 
     steps = one_by_one(foreign_completions(session_of(table).publisher.projector, tail_of(table)))
     asked: list[Single] = []

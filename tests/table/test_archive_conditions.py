@@ -189,7 +189,7 @@ def test_a_commit_of_hudis_below_the_watermark_is_refused_by_name(table: mor.Tab
     theirs = first.with_name(f"{int(requested) - 9}_{rest}")
     theirs.write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
     with pytest.raises(mor.errors.UnsupportedFeatureError, match="lies below this table's archive"):
-        mor.Table.open(str(fast_path)).scan().to_arrow()
+        mor.Table(str(fast_path)).scan().to_arrow()
     session, swept = session_of(table), InstantTime("19700101000000000")
     with pytest.raises(mor.errors.UnsupportedFeatureError, match="lies below this table's archive"):
         session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept=swept), 60_000))

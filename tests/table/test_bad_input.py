@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import (
     ClockError,
     FormatError,
@@ -230,9 +230,9 @@ def test_a_path_that_is_no_table(fast_path: Path) -> None:
     (fast_path / "file").write_text("x")
     for name in ("folder", "nowhere"):
         with pytest.raises(TableNotFoundError, match=rf"create it with Table.create.*path=.*{name}"):
-            Table.open(str(fast_path / name))
+            Table(str(fast_path / name))
     with pytest.raises(InvalidInputError, match="pass a folder as the table"):
-        Table.open(str(fast_path / "file"))
+        Table(str(fast_path / "file"))
     assert sorted(p.name for p in fast_path.rglob("*")) == ["file", "folder"], "looking leaves nothing"
 
 
@@ -242,7 +242,7 @@ def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
     with pytest.raises(
         TableNotFoundError, match=r"its timeline exists. Restore the file.*file=\.hoodie/hoodie\.properties"
     ):
-        Table.open(str(fast_path / "t"))
+        Table(str(fast_path / "t"))
 
 
 @pytest.mark.parametrize("nulls", [{"n": Counter()}, "drop"], ids=["payloads", "another word"])
@@ -264,13 +264,13 @@ def test_no_table_is_made_over_one_whose_properties_are_gone(fast_path: Path, ex
         Table.create(path, {"id": pl.String}, key="id", exist_ok=exist_ok)
     assert files(path) == before
     properties.write_bytes(kept)
-    assert Table.open(path).scan().count() == 1
+    assert Table(path).scan().count() == 1
 
 
 @pytest.mark.parametrize("uri", ["hdfs://host/table", "dbfs:///mnt/table"])
 def test_an_address_that_nobody_knows_is_refused_by_its_scheme(uri: str) -> None:
     scheme = uri.partition(":")[0]
-    for make in (Table.open, lambda u: Table.create(u, SCHEMA, key="id")):
+    for make in (Table, lambda u: Table.create(u, SCHEMA, key="id")):
         with pytest.raises(UnsupportedFeatureError, match=f"tables cannot be at such addresses.*scheme={scheme}"):
             make(uri)
 
@@ -288,7 +288,7 @@ def test_a_table_of_an_unsupported_version(make: Make, path: str, version: str) 
     edit_properties(path, r"^hoodie\.table\.version=9$", f"hoodie.table.version={version}")
     before = files(path)
     with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[8, 9\]"):
-        Table.open(path)
+        Table(path)
     assert files(path) == before
 
 
@@ -296,7 +296,7 @@ def test_a_table_of_a_newer_engine(make: Make, path: str) -> None:
     make()
     edit_properties(path, r"^crdt_mor\.version=2$", "crdt_mor.version=3")
     with pytest.raises(UnsupportedVersionError, match="made by a newer crdt_mor: upgrade"):
-        Table.open(path)
+        Table(path)
 
 
 # --- files that are not what they should be ---------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: 
     for bad in (data.replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1)), data[:50], b""):
         newest.write_bytes(bad)
         with pytest.raises(FormatError, match=re.escape(newest.name)):
-            Table.open(path)
+            Table(path)
 
 
 # --- other writers, other clocks --------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def test_file_groups_that_the_bucket_index_did_not_make_are_refused_on_write(mak
     (timeline / f"{requested}.deltacommit.inflight").write_bytes(encode_commit(CommitMetadata({"": (stat,)})))
     commit_file = timeline / f"{requested}_{completed}.deltacommit"
     commit_file.write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
-    other = Table.open(path)
+    other = Table(path)
     session = session_of(other)
     session.remember(session.run(adoption.adopt(session.publisher, session.tail())))
     before = data_files(path)
@@ -417,7 +417,7 @@ def test_a_wall_clock_far_ahead_of_the_stores_is_refused_rather_than_poisoning_t
     table = make()
     table.upsert(GOOD)
     before = files(path)
-    ahead = Table.open(path, environment=AheadEnvironment())
+    ahead = Table(path, opening=Opening(environment=AheadEnvironment()))
     for write in (lambda: ahead.upsert(GOOD), lambda: ahead.delete(keys=["a"]), ahead.maintenance.compact):
         with pytest.raises(ClockError, match=r"far ahead of the store's.*wall_clock=\d{17} store_clock=\d{17}"):
             write()
@@ -433,20 +433,20 @@ def test_a_wall_clock_that_is_behind_does_no_harm(make: Make, path: str) -> None
             return super().now_ms() - 3_600_000
 
     first = make().upsert(GOOD)
-    second = Table.open(path, environment=Behind()).upsert(frame(("a", "late", 9, 9.0)))
+    second = Table(path, opening=Opening(environment=Behind())).upsert(frame(("a", "late", 9, 9.0)))
     assert second.requested_at > first.completed_at
-    assert rows(Table.open(path), "region", filter="id = 'a'") == [("late",)]
+    assert rows(Table(path), "region", filter="id = 'a'") == [("late",)]
 
 
 @pytest.mark.parametrize(
     "store", ["s3://lake/events", 5, object(), MemoryStore], ids=lambda store: type(store).__name__
 )
 def test_what_is_no_store_is_refused_with_what_is_one(store: Any) -> None:
-    for call in (Table.open, lambda uri, **given: Table.create(uri, SCHEMA, key="id", **given)):
+    for call in (Table, lambda uri, **given: Table.create(uri, SCHEMA, key="id", **given)):
         with pytest.raises(
             InvalidInputError, match=r"pass as store an object with the methods of crdt_mor\.store\.Store"
         ):
-            call("t", store=store)
+            call("t", opening=Opening(store=store))
 
 
 SPARSE = pd.DataFrame({"id": ["a", "b"], "n": pd.arrays.SparseArray([0, 1])})
@@ -459,7 +459,7 @@ WIDE = pl.DataFrame({"id": ["a"], "n": pl.Series([1], dtype=pl.Int128)})
     ids=["int128", "lazy", "sparse"],
 )
 def test_columns_that_arrow_does_not_have_are_named(rows: Any, says: str) -> None:
-    table = Table.create("t", SCHEMA, key="id", store=MemoryStore())
-    for call in (table.upsert, lambda rows: Table.create("u", rows, key="id", store=MemoryStore())):
+    table = Table.create("t", SCHEMA, key="id", opening=Opening(store=MemoryStore()))
+    for call in (table.upsert, lambda rows: Table.create("u", rows, key="id", opening=Opening(store=MemoryStore()))):
         with pytest.raises(InvalidInputError, match=says):
             call(rows)

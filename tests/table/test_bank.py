@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store import MemoryStore
 from tests.inside import store_of
@@ -24,7 +24,7 @@ SCHEMA: Final = pa.schema([("id", pa.string()), ("euros", pa.int64()), ("note", 
 
 def again(table: Table) -> Table:
     """The table as another process has it open."""
-    return Table.open("memory", store=store_of(table))
+    return Table("memory", opening=Opening(store=store_of(table)))
 
 
 def by_scan(table: Table, source: str, target: str, euros: int) -> None:
@@ -62,7 +62,7 @@ WAYS: Final[tuple[Callable[[Table, str, str, int], None], ...]] = (by_scan, by_s
     ids=str,
 )
 def test_the_total_holds_in_every_kind_of_view(settings: dict[str, Any], transfers: int) -> None:
-    table = Table.create("memory", SCHEMA, store=MemoryStore(), key="id", buckets=2, **settings)
+    table = Table.create("memory", SCHEMA, opening=Opening(store=MemoryStore()), key="id", buckets=2, **settings)
     opened = pa.table({"id": [*ACCOUNTS], "euros": [TOTAL // len(ACCOUNTS)] * 3, "note": [""] * 3}, schema=SCHEMA)
     first = table.upsert(opened)
     start = table.scan().checkpoint
@@ -106,7 +106,7 @@ def check_increments(table: Table, start: str, versions: list[int]) -> None:
 
 def test_a_limit_holds_beside_rows_that_come() -> None:
     """Each block adds a row while there are few: no phantom comes between its look and its write."""
-    table = Table.create("memory", SCHEMA, store=MemoryStore(), key="id", buckets=2)
+    table = Table.create("memory", SCHEMA, opening=Opening(store=MemoryStore()), key="id", buckets=2)
 
     def book(worker: int) -> None:
         own = again(table)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 import pytest
 
-from crdt_mor import PartialUpdate, Table
+from crdt_mor import Opening, PartialUpdate, Table
 from crdt_mor.log.paths import POSTS, is_event
 from crdt_mor.store.protocol import Content, Durable
 from tests.failing import URI, FailingBucket
@@ -50,7 +50,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 
 def opened(bucket: FailingBucket) -> Table:
     """The table, as another process opens it."""
-    return Table.open(URI, store=bucket.store(), environment=bucket.environment)
+    return Table(URI, opening=Opening(store=bucket.store(), environment=bucket.environment))
 
 
 def slow_after_its_post(bucket: FailingBucket, meanwhile: Callable[[], None]) -> Table:
@@ -67,14 +67,14 @@ def slow_after_its_post(bucket: FailingBucket, meanwhile: Callable[[], None]) ->
         return created
 
     store.put = hooked  # type: ignore[method-assign]
-    return in_a_crowd(Table.open(URI, store=store, environment=bucket.environment))
+    return in_a_crowd(Table(URI, opening=Opening(store=store, environment=bucket.environment)))
 
 
 def created(bucket: FailingBucket) -> Table:
     """A table in which a write of `euros` alone leaves `seen` as an earlier write has set it."""
     table = Table.create(
-        URI, SCHEMA, key="id", partition_by="p", buckets=1, merge=PartialUpdate(), store=bucket.store(),
-        environment=bucket.environment,
+        URI, SCHEMA, key="id", partition_by="p", buckets=1, merge=PartialUpdate(),
+        opening=Opening(store=bucket.store(), environment=bucket.environment),
     )  # fmt: skip
     table.upsert(rows(ada=50, bob=50).with_columns(seen=0))
     return table

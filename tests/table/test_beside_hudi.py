@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, Scan, SnapshotExpiredError, Table, observe
+from crdt_mor import Commit, Opening, Scan, SnapshotExpiredError, Table, observe
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.events import migration
@@ -53,7 +53,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def table(fast_path: Path, clock: Clock) -> Table:
-    made = Table.create(str(fast_path / "t"), SCHEMA, key="k", buckets=1, environment=clock)
+    made = Table.create(str(fast_path / "t"), SCHEMA, key="k", buckets=1, opening=Opening(environment=clock))
     made.upsert(rows("a"))
     look_for_hudi(made)
     return made
@@ -108,7 +108,7 @@ def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(t
     """Commits of ours may still come before it: a follower would never get them."""
     clock.ms += 600_000  # as late as it is by the store's clock, so that what is ahead of the one is ahead of both
     start = table.scan().checkpoint
-    other = Table.open(table.uri, environment=clock)  # a writer that has looked before Hudi's commit
+    other = Table(table.uri, opening=Opening(environment=clock))  # a writer that has looked before Hudi's commit
     completed = hudi(table, clock, "hudi", ago_ms=-15_000)
     look_for_hudi(table)
     scan = table.scan()
@@ -137,7 +137,7 @@ def test_a_checkpoint_that_was_handed_out_by_a_faster_clock_is_gone_on_from(
     faster = Clock()
     faster.ms = clock.ms + 20_000
     hudi(table, clock, "hudi", ago_ms=-15_000)
-    first = Table.open(table.uri, environment=faster).changes(consistency=consistency)
+    first = Table(table.uri, opening=Opening(environment=faster)).changes(consistency=consistency)
     assert sorted(first.to_arrow()["k"].to_pylist()) == ["a", "hudi"]
     hudi(table, clock, "later", ago_ms=-16_000)
     again = table.changes(first.checkpoint, consistency=consistency)
@@ -163,14 +163,14 @@ def test_a_migration_goes_on_from_a_moment_at_which_a_faster_clock_has_aimed(tab
         hudi(table, clock, "hudi", ago_ms=-15_000)
         patch.setattr(Session, "adopt", lambda self: None)  # the other one looked before Hudi's commit was there
         with pytest.raises(ProcessDied):
-            Table.open(table.uri, environment=faster).maintenance.migrate(to, buckets=2)
+            Table(table.uri, opening=Opening(environment=faster)).maintenance.migrate(to, buckets=2)
         patch.undo()
         return (yield from aim(*args))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migration, "aim", overtaken)
         table.maintenance.migrate(to, buckets=2)
-    assert keys(Table.open(to, environment=clock).scan()) == ["a", "hudi"]
+    assert keys(Table(to, opening=Opening(environment=clock)).scan()) == ["a", "hudi"]
 
 
 def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_table(table: Table, clock: Clock) -> None:
@@ -183,7 +183,7 @@ def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_tab
         assert keys(table.scan(as_of=moment)) == ["a", "hudi"]
     adopted = [event for event in told if isinstance(event, AdoptionEvent)]
     assert [(event.version, event.commits, event.cancelled) for event in adopted] == [(table.version, 1, 0)]
-    other = Table.open(table.uri, environment=clock)
+    other = Table(table.uri, opening=Opening(environment=clock))
     other.upsert(rows("b"))
     assert keys(other.scan(as_of=moment)) == keys(table.scan(as_of=moment)) == ["a", "hudi"]
     assert table.inspect.timeline()["requested_at"].to_pylist() == sorted(
@@ -245,7 +245,7 @@ def test_differences_and_files_of_a_moment_have_what_hudi_wrote_before_it(table:
     hudi(table, clock, "hudi")
     mine = table.upsert(rows("b"))
     assert table.inspect.files(mine.completed_at).num_rows == 3
-    other = Table.open(table.uri, environment=clock)
+    other = Table(table.uri, opening=Opening(environment=clock))
     hudi(table, clock, "more")
     mine = other.upsert(rows("c"))
     assert sorted(other.diff(before, mine).to_arrow()["k"].to_pylist()) == ["b", "c", "hudi", "more"]
@@ -253,7 +253,7 @@ def test_differences_and_files_of_a_moment_have_what_hudi_wrote_before_it(table:
 
 def test_a_scan_of_rows_does_not_look_into_hudis_timeline(table: Table, clock: Clock) -> None:
     store = WatchedStore(LocalStore(table.uri))
-    scan = Table.open(table.uri, store=store, environment=clock).scan()
+    scan = Table(table.uri, opening=Opening(store=store, environment=clock)).scan()
     store.calls.clear()
     assert keys(scan) == ["a"]
     assert [part.to_arrow().num_rows for part in scan.parts()] == [1]
@@ -280,7 +280,7 @@ def test_a_commit_below_a_compaction_of_ours_is_refused_by_name_until_it_is_take
     requested = from_ms(to_ms(completed) - 10)
     said = f"instant={requested} completed={completed} compaction={compacted.barrier}"
     with pytest.raises(UnsupportedFeatureError, match=said):
-        Table.open(table.uri)
+        Table(table.uri)
     with pytest.raises(UnsupportedFeatureError, match=said):
         look_for_hudi(table)
     with pytest.raises(UnsupportedFeatureError, match=said):
@@ -292,7 +292,7 @@ def test_a_commit_below_a_compaction_of_ours_is_refused_by_name_until_it_is_take
         table.scan()
     for file in Path(table.uri, ".hoodie/timeline").glob(f"{requested}*"):
         file.rename(Path(table.uri).parent / file.name)
-    again = Table.open(table.uri)
+    again = Table(table.uri)
     again.upsert(rows("hudi"))
     assert keys(again.scan()) == ["a", "hudi"]
 
@@ -317,7 +317,7 @@ def test_a_commit_with_the_requested_time_of_one_of_ours_is_refused_by_name(
     if ending != "pending":
         clock.ms += 100
         hudi_commits(table, rows("hudi"), requested, from_ms(clock.ms))
-    for look in (lambda: look_for_hudi(table), lambda: Table.open(table.uri, environment=clock)):
+    for look in (lambda: look_for_hudi(table), lambda: Table(table.uri, opening=Opening(environment=clock))):
         with pytest.raises(UnsupportedFeatureError, match=f"same requested time.* instant={requested}"):
             look()
 
@@ -338,7 +338,7 @@ def test_a_plan_that_would_bury_a_commit_is_cancelled_and_the_next_one_has_it(ta
     hudi(table, clock, "hudi", ago_ms=40_000)
     assert table.maintenance.compact(plan) == []
     assert table.maintenance.plans.open() == []
-    assert keys(Table.open(table.uri).scan()) == ["a", "hudi"]
+    assert keys(Table(table.uri).scan()) == ["a", "hudi"]
     (compacted,) = table.maintenance.compact()
     assert compacted.rows == 2
     assert not list(Path(table.uri).rglob(f"*{plan.barrier}*.parquet")), "what the cancelled plan wrote is gone"
@@ -347,7 +347,7 @@ def test_a_plan_that_would_bury_a_commit_is_cancelled_and_the_next_one_has_it(ta
 def test_a_commit_in_the_past_of_other_file_groups_is_shown(fast_path: Path, clock: Clock) -> None:
     table = Table.create(
         str(fast_path / "p"), SCHEMA.append(pa.field("p", pa.string())), key="k", partition_by="p", buckets=1,
-        environment=clock,
+        opening=Opening(environment=clock),
     )  # fmt: skip
     table.upsert(rows("a").append_column("p", pa.array(["one"])))
     clock.ms += 60_000
@@ -355,7 +355,7 @@ def test_a_commit_in_the_past_of_other_file_groups_is_shown(fast_path: Path, clo
     table.maintenance.compact()
     early = clock.ms - 40_000
     hudi_commits(table, rows("hudi").append_column("p", pa.array(["two"])), from_ms(early), from_ms(early + 10))
-    assert keys(Table.open(table.uri, environment=clock).scan()) == ["a", "hudi"]
+    assert keys(Table(table.uri, opening=Opening(environment=clock)).scan()) == ["a", "hudi"]
 
 
 # --- updates ----------------------------------------------------------------------------------------------------------
@@ -375,9 +375,9 @@ def test_an_update_computes_from_what_hudi_has_written_before_it(
     table: Table, clock: Clock, change: Callable[[Table], None]
 ) -> None:
     hudi(table, clock, "hudi")
-    before = Table.open(table.uri, environment=clock).scan().to_polars().sort("k")
+    before = Table(table.uri, opening=Opening(environment=clock)).scan().to_polars().sort("k")
     change(table)
-    after = Table.open(table.uri, environment=clock).scan().to_polars().sort("k")
+    after = Table(table.uri, opening=Opening(environment=clock)).scan().to_polars().sort("k")
     assert after["v"].to_list() == [value + 1 for value in before["v"]]
 
 
@@ -385,7 +385,7 @@ def test_a_schema_of_hudis_has_fields_under_their_names_in_files(fast_path: Path
     """They are the fields that people see under other names, and no new ones."""
     inner = pa.struct([("Total Sales", pa.int64()), ("at", pa.list_(pa.struct([("@t", pa.string())])))])
     schema = pa.schema([*SCHEMA, ("s", inner)])
-    table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1, environment=clock)
+    table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1, opening=Opening(environment=clock))
     row = {"k": "a", "v": 1, "s": {"Total Sales": 2, "at": [{"@t": "x"}]}}
     table.upsert(pa.Table.from_pylist([row], schema))
     look_for_hudi(table)

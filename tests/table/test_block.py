@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Scan, Table
+from crdt_mor import InvalidInputError, Opening, Scan, Table
 from crdt_mor.payloads import Counter, GrowOnlySet, Max, MVRegister, ORSet, PartialUpdate
 from crdt_mor.store import MemoryStore
 from tests.inside import store_of
@@ -51,7 +51,9 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def make(settings: Mapping[str, Any]) -> Table:
-    table = Table.create("memory", SCHEMA, **{"store": MemoryStore(), "key": "id", "buckets": 2, **settings})
+    table = Table.create(
+        "memory", SCHEMA, **{"opening": Opening(store=MemoryStore()), "key": "id", "buckets": 2, **settings}
+    )
     table.upsert(rows_of(("a", 1, 1), ("b", 1, 2), ("c", 1, 3)))
     table.maintenance.compact()
     table.upsert(rows_of(("b", 2, 5), ("d", 2, 6)))
@@ -120,7 +122,7 @@ def test_a_block_sees_what_its_statements_make_one_after_another(name: str, seed
 
 def plain(uri: str = "memory", **settings: Any) -> Table:
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
-    table = Table.create(uri, schema, **{"store": MemoryStore(), "key": "id", **settings})
+    table = Table.create(uri, schema, **{"opening": Opening(store=MemoryStore()), "key": "id", **settings})
     table.upsert(pa.table({"id": ["a", "b"], "n": [1, 2]}))
     return table
 
@@ -154,7 +156,7 @@ def test_a_block_sees_the_columns_that_it_brings() -> None:
 
 
 def test_a_scan_of_a_block_shows_what_had_been_written_when_it_was_made(fast_path: Path) -> None:
-    table = plain(str(fast_path / "t"), store=None)
+    table = plain(str(fast_path / "t"), opening=Opening(store=None))
     with table.transaction(isolation="serializable") as tx:
         before = tx.scan()
         tx.upsert(pa.table({"id": ["c"], "n": [5]}))
@@ -216,7 +218,7 @@ VIEWS: Final = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
 def test_repr_of_a_transaction_shows_table_application_and_statements() -> None:
-    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    table = Table.create("views", VIEWS, key="id", opening=Opening(store=MemoryStore()))
     tx = table.transaction(token=("ingest", 1))
     assert repr(tx) == "Transaction('views', application='ingest', statements=0, new)"
     with tx:
@@ -227,11 +229,11 @@ def test_repr_of_a_transaction_shows_table_application_and_statements() -> None:
 
 
 def test_repr_of_a_transaction_without_application_shows_the_program() -> None:
-    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    table = Table.create("views", VIEWS, key="id", opening=Opening(store=MemoryStore()))
     assert f"application={table.environment.process().program!r}" in repr(table.transaction())
 
 
 def test_repr_of_maintenance_and_inspect_shows_the_table() -> None:
-    table = Table.create("views", VIEWS, key="id", store=MemoryStore())
+    table = Table.create("views", VIEWS, key="id", opening=Opening(store=MemoryStore()))
     assert repr(table.maintenance) == "Maintenance('views')"
     assert repr(table.inspect) == "Inspect('views')"

@@ -170,7 +170,7 @@ def test_a_delete_has_its_partition_where_the_path_does_not_tell_it(make: Make, 
         assert [row for row in found if row[0] == "delete"] == expected
         if session_of(table).config.ours:
             make_hudis(Path(path), {"hoodie.table.keygenerator.type": "TIMESTAMP"})
-            table = Table.open(path)
+            table = Table(path)
 
 
 def test_a_straggler_that_loses_changes_no_image_and_is_an_upsert_all_the_same(make: Make) -> None:

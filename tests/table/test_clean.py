@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Scan, SnapshotExpiredError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, Scan, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
 from crdt_mor.hudi.actions import CLEAN
@@ -212,7 +212,7 @@ def test_hudi_is_told(table: Table) -> None:
     assert result.files_removed == done.files == sum(len(names) for names in plan.files.values())
     assert table.history().to_pylist()[0]["kind"] == "upkeep"
     assert table.inspect.timeline().to_pylist()[-1]["operation"] == "CLEAN"
-    other = Table.open("simulated", store=store, environment=table.environment)
+    other = Table("simulated", opening=Opening(store=store, environment=table.environment))
     assert other.version == table.version
     write(other, 50)
     assert shown(table) == {50}
@@ -222,7 +222,7 @@ def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
     history(table)
     plan = service.schedule(session_of(table), Cleaner(session_of(table), RetentionPolicy(commits=2)).planner)
     assert plan is not None
-    other = Table.open("simulated", store=store_of(table), environment=table.environment)
+    other = Table("simulated", opening=Opening(store=store_of(table), environment=table.environment))
     assert other.maintenance.plans.open() == [], "no compaction's"
     done = other.maintenance.clean(commits=2, readers=NONE)
     assert done.files == len(plan.files) > 0
@@ -271,14 +271,16 @@ def test_what_a_savepoint_of_hudis_names_stays_until_it_is_gone(table: Table) ->
     assert saved <= files(table)
     assert done.spared == len(saved - named(table))
     store_of(table).delete(path)
-    again = Table.open("again", store=store_of(table), environment=table.environment)
+    again = Table("again", opening=Opening(store=store_of(table), environment=table.environment))
     assert again.maintenance.clean(NONE, readers=NONE).files == done.spared
     assert files(table) == named(table)
 
 
 def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simulated) -> None:
     store = ScriptedStore(simulated.store, refusing("delete", of=lambda path: not path.startswith(".hoodie")))
-    table = Table.create("refusing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    table = Table.create(
+        "refusing", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=simulated.environment)
+    )
     history(table)
     was = files(table)
     done = table.maintenance.clean(NONE, readers=NONE)

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.log.paths import STAGED, TICKET
 from crdt_mor.model.names import data_file_name
@@ -60,7 +60,7 @@ def test_compaction_folds_logs_into_base_files_and_changes_no_answer(table: Tabl
 @pytest.mark.parametrize("ordering", [pa.uint64(), pa.decimal128(23, 0), pa.decimal128(38, 15)], ids=str)
 def test_the_greatest_ordering_values_of_deletes_are_carried_beside_a_pending_write(ordering: pa.DataType) -> None:
     schema = pa.schema([("id", pa.string()), ("o", ordering)])
-    table = Table.create("t", schema, key="id", ordering="o", buckets=1, store=MemoryStore())
+    table = Table.create("t", schema, key="id", ordering="o", buckets=1, opening=Opening(store=MemoryStore()))
     most, newer = (pa.table({"id": ["a"], "o": pa.array([n], ordering)}) for n in (2**64 - 1, 2**64 - 2))
     with table.transaction() as pending:
         table.upsert(most)
@@ -312,7 +312,7 @@ def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
     for n in range(3):
         table.upsert(frame(("a", "x", n)))
     store = silent(simulated.store, no_reply, lands)
-    other = Table.open("simulated", store=store, environment=simulated.environment)
+    other = Table("simulated", opening=Opening(store=store, environment=simulated.environment))
     with pytest.raises(StorageUnavailableError, match=r"nothing was published, .*Try again\. cause="):
         other.maintenance.compact(logs_only=logs_only)
     assert no_reply.called
@@ -328,7 +328,9 @@ def test_so_it_does_to_a_task_of_a_job_which_is_run_again(
 ) -> None:
     table = simulated.create(SCHEMA, key="id", buckets=1)
     store = silent(simulated.store, no_reply, lands)
-    job = Table.open("simulated", store=store, environment=simulated.environment).jobs.plan(operation, SCHEMA)
+    job = Table("simulated", opening=Opening(store=store, environment=simulated.environment)).jobs.plan(
+        operation, SCHEMA
+    )
     with pytest.raises(StorageUnavailableError, match=r"nothing was published, .*Try again\. cause="):
         job.stage(frame(("a", "x", 1)), task=0, environment=simulated.environment)
     assert no_reply.called

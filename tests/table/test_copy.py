@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, Table
 from crdt_mor.errors import FormatError, TableExistsError, TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.config_properties import OUR_ID
@@ -88,7 +88,7 @@ def target(simulated: Simulated) -> MemoryStore:
 
 
 def opened(table: Table, target: Store) -> Table:
-    return Table.open("c", store=target, environment=table.environment)
+    return Table("c", opening=Opening(store=target, environment=table.environment))
 
 
 def test_tokens_checkpoints_properties_and_history_go_on_at_the_copy(table: Table, target: MemoryStore) -> None:
@@ -122,7 +122,10 @@ def test_an_erased_row_goes_from_the_copy_with_the_next_update(
     table: Table, target: MemoryStore, uncompressed: None
 ) -> None:
     made = Table.create(
-        "names", pa.schema([("id", pa.string())]), key="id", store=MemoryStore(), environment=table.environment
+        "names",
+        pa.schema([("id", pa.string())]),
+        key="id",
+        opening=Opening(store=MemoryStore(), environment=table.environment),
     )
     made.upsert(pl.DataFrame({"id": ["ada@example.org", "bob"]}))
     made.maintenance.compact()
@@ -219,7 +222,7 @@ def something_else(_: Table, target: MemoryStore) -> None:
 
 
 def another_table(table: Table, target: MemoryStore) -> None:
-    Table.create("c", SCHEMA, key="id", store=target, environment=table.environment)
+    Table.create("c", SCHEMA, key="id", opening=Opening(store=target, environment=table.environment))
 
 
 def copied_already(table: Table, target: MemoryStore) -> None:
@@ -233,7 +236,7 @@ def copied_by_hand(table: Table, target: MemoryStore) -> None:
 
 
 def copy_of_another_begun(table: Table, target: MemoryStore) -> None:
-    other = Table.create("o", SCHEMA, key="id", store=MemoryStore(), environment=table.environment)
+    other = Table.create("o", SCHEMA, key="id", opening=Opening(store=MemoryStore(), environment=table.environment))
     other.copy("c", store=target)
     target.delete(PROPERTIES)
 
@@ -283,7 +286,7 @@ def test_a_copy_of_a_table_that_hudi_made_is_moved_on(table: Table, target: Memo
     properties = (store.read(PROPERTIES) or b"").decode().splitlines(keepends=True)
     store.delete(PROPERTIES)
     store.put(PROPERTIES, "".join(line for line in properties if not line.startswith(OUR_ID)).encode())
-    made = Table.open("t", store=store, environment=table.environment)
+    made = Table("t", opening=Opening(store=store, environment=table.environment))
     made.copy("c", store=target)
     made.upsert(rows(4))
     made.copy("c", update=True, store=target)

@@ -25,7 +25,7 @@ def rows(n: int) -> pa.Table:
 
 
 def made(store: mor.store.Store, *, exist_ok: bool = False) -> mor.Table:
-    return mor.Table.create(URI, SCHEMA, key="id", buckets=1, store=store, exist_ok=exist_ok)
+    return mor.Table.create(URI, SCHEMA, key="id", buckets=1, opening=mor.Opening(store=store), exist_ok=exist_ok)
 
 
 def outcomes(call: Call) -> Iterator[mor.Table | mor.CrdtMorError]:
@@ -72,7 +72,7 @@ def test_create_beside_another_creator_makes_the_table_or_says_that_there_is_one
 @pytest.mark.slow
 def test_create_from_beside_another_creator_loads_the_table_or_says_that_there_is_one() -> None:
     def load(store: mor.store.Store) -> mor.Table:
-        return mor.Table.create_from(URI, rows(1), key="id", buckets=1, store=store)
+        return mor.Table.create_from(URI, rows(1), key="id", buckets=1, opening=mor.Opening(store=store))
 
     for outcome in outcomes(load):
         if isinstance(outcome, mor.CrdtMorError):
@@ -81,7 +81,7 @@ def test_create_from_beside_another_creator_loads_the_table_or_says_that_there_i
 
 
 def test_open_beside_a_creator_opens_the_table_or_says_that_there_is_none() -> None:
-    for outcome in outcomes(lambda store: mor.Table.open(URI, store=store)):
+    for outcome in outcomes(lambda store: mor.Table(URI, opening=mor.Opening(store=store))):
         if isinstance(outcome, mor.CrdtMorError):
             assert isinstance(outcome, mor.errors.TableNotFoundError)
             assert "create it with Table.create" in str(outcome)

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError, TableExistsError
 from crdt_mor.log.paths import LOADS, VERSIONS
 from crdt_mor.payloads import Counter, LatestBy, ORSet
@@ -45,7 +45,7 @@ NOW = timedelta(0)
 def loaded(source: Any, uri: str | Path = "t", **settings: Any) -> Table:
     """A table in memory, unless an address on a disk is given."""
     if uri == "t":
-        settings = {"store": MemoryStore()} | settings
+        settings = {"opening": Opening(store=MemoryStore())} | settings
     usual: dict[str, Any] = {"key": "id", "buckets": 2}
     return Table.create_from(uri, source, **(usual | settings))
 
@@ -140,7 +140,7 @@ def test_a_table_is_not_made_in_the_folder_that_its_rows_come_from(tmp_path: Pat
 def test_what_has_no_rows_is_refused_before_anything_is_put(source: Any, why: str) -> None:
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match=why):
-        loaded(source, store=store)
+        loaded(source, opening=Opening(store=store))
     assert everything(store) == []
 
 
@@ -156,7 +156,7 @@ def test_a_file_with_other_columns_or_of_another_kind_is_refused_by_name(tmp_pat
     with pytest.raises(InvalidInputError, match="no Parquet files"):
         loaded(tmp_path / "empty")
     Table.create(tmp_path / "ours", ROWS, key="id")
-    with pytest.raises(InvalidInputError, match=r"Table\.open"):
+    with pytest.raises(InvalidInputError, match=r"Table"):
         loaded(tmp_path / "ours")
 
 
@@ -282,7 +282,7 @@ def test_a_broken_table_of_iceberg_is_refused_by_name(tmp_path: Path, broken: st
 def require_refused(source: Path) -> None:
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match="the library of this table format failed") as refused:
-        loaded(source, store=store)
+        loaded(source, opening=Opening(store=store))
     assert source.name in str(refused.value)
     assert "\x1b" not in str(refused.value)
     assert len(str(refused.value)) < 800
@@ -303,7 +303,7 @@ def require_refused(source: Path) -> None:
 )  # fmt: skip
 def test_it_goes_on_as_a_table_that_was_made_and_appended_to(settings: dict[str, Any], small: None) -> None:
     rows = ROWS.with_columns(tags=pl.lit(["x"]))
-    other = Table.create("t", rows, key="id", buckets=2, store=MemoryStore(), **settings)
+    other = Table.create("t", rows, key="id", buckets=2, opening=Opening(store=MemoryStore()), **settings)
     other.append(rows)
     tables = [other, loaded(rows, **settings)]
     later = rows.head(5).with_columns(pl.col("n") - 2, tags=pl.lit(["y"]))
@@ -329,7 +329,7 @@ def test_states_are_kept_as_later_writes_need_them() -> None:
     rows = pl.DataFrame({"id": ["a"], "tags": [["x", "y"]]})
     table = loaded(rows, merge={"tags": ORSet()})
     table.upsert(pl.DataFrame({"id": ["a"], "tags": [["z"]]}))
-    other = Table.create("o", rows, key="id", merge={"tags": ORSet()}, store=MemoryStore())
+    other = Table.create("o", rows, key="id", merge={"tags": ORSet()}, opening=Opening(store=MemoryStore()))
     other.append(rows)
     other.upsert(pl.DataFrame({"id": ["a"], "tags": [["z"]]}))
     assert table.to_polars().equals(other.to_polars())
@@ -352,7 +352,7 @@ def test_base_files_that_no_later_commit_touches_outlive_all_upkeep(tmp_path: Pa
         table.maintenance.clean(commits=1)
         table.maintenance.archive()
         table.maintenance.maintain()
-        again = Table.open(tmp_path / "t")
+        again = Table(tmp_path / "t")
         assert content(again)[1:] == sorted(ROWS.rows())[1:]
         assert content(again)[0][1] == 100 + n
     assert not (tmp_path / "t" / LOADS).exists()
@@ -410,9 +410,9 @@ def test_a_load_that_fails_leaves_nothing_and_can_be_run_again(
 ) -> None:
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match=why):
-        loaded(source(), store=store, partition_by="day")
+        loaded(source(), opening=Opening(store=store), partition_by="day")
     assert everything(store) == []
-    assert loaded(ROWS, store=store, key=["id", "n"]).count() == 40
+    assert loaded(ROWS, opening=Opening(store=store), key=["id", "n"]).count() == 40
 
 
 def test_one_key_in_two_partitions_is_two_rows(small: None) -> None:
@@ -430,16 +430,16 @@ def test_what_progress_raises_gives_the_load_up() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        loaded(ROWS, store=store, on_progress=stop)
+        loaded(ROWS, opening=Opening(store=store), on_progress=stop)
     assert everything(store) == []
 
 
 def test_a_table_that_exists_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     store = MemoryStore()
-    table = loaded(ROWS, store=store)
+    table = loaded(ROWS, opening=Opening(store=store))
     before = everything(store)
     with pytest.raises(TableExistsError, match="a table exists at this address"):
-        loaded(ROWS, store=store)
+        loaded(ROWS, opening=Opening(store=store))
     assert everything(store) == before
     assert table.count() == 40
     (tmp_path / "_delta_log").mkdir()
@@ -455,21 +455,21 @@ def test_nobody_sees_a_table_and_nobody_makes_one_by_mistake_while_it_is_loaded(
         nonlocal seen
         seen += 1
         with pytest.raises(mor.errors.TableNotFoundError):
-            Table.open("t", store=store)
+            Table("t", opening=Opening(store=store))
         for exist_ok in (False, True):
             with pytest.raises(TableExistsError, match=r"Table\.create_from is loading a table here"):
-                Table.create("t", ROWS, key="id", store=store, exist_ok=exist_ok)
+                Table.create("t", ROWS, key="id", opening=Opening(store=store), exist_ok=exist_ok)
 
-    table = loaded(ROWS, store=store, on_progress=others)
+    table = loaded(ROWS, opening=Opening(store=store), on_progress=others)
     assert seen > 1
     assert table.count() == 40
     assert store.walk(LOADS) == []
-    assert Table.create("t", ROWS, key="id", buckets=2, store=store, exist_ok=True).count() == 40
+    assert Table.create("t", ROWS, key="id", buckets=2, opening=Opening(store=store), exist_ok=True).count() == 40
 
 
 def test_a_table_that_hudi_makes_meanwhile_stays_as_it_is() -> None:
     other = MemoryStore()
-    Table.create("t", ROWS, key="id", store=other)
+    Table.create("t", ROWS, key="id", opening=Opening(store=other))
     theirs = other.read(".hoodie/hoodie.properties")
     assert theirs is not None
     store = MemoryStore()
@@ -478,7 +478,7 @@ def test_a_table_that_hudi_makes_meanwhile_stays_as_it_is() -> None:
         store.put(".hoodie/hoodie.properties", theirs)
 
     with pytest.raises(TableExistsError, match="another process"):
-        loaded(ROWS, store=store, on_progress=appear)
+        loaded(ROWS, opening=Opening(store=store), on_progress=appear)
     assert everything(store) == [".hoodie/hoodie.properties"]
 
 
@@ -513,16 +513,16 @@ def test_a_load_that_dies_at_any_step_leaves_a_whole_table_or_none(stride: int, 
     for store, dying, at in at_each_step(stride):
         dying.arm(at, dying.die, after=after)
         with suppress(ProcessDied):
-            loaded(rows, store=dying, buckets=1, partition_by="day")
+            loaded(rows, opening=Opening(store=dying), buckets=1, partition_by="day")
         try:
-            table = Table.open("t", store=store)
+            table = Table("t", opening=Opening(store=store))
             whole += 1
         except mor.errors.TableNotFoundError:
-            table = loaded(rows, store=store, partition_by="day")
+            table = loaded(rows, opening=Opening(store=store), partition_by="day")
             assert store.walk(LOADS) == []
         require_whole(table, rows, store)
         with pytest.raises(TableExistsError):
-            loaded(rows, store=store)
+            loaded(rows, opening=Opening(store=store))
         table.upsert(rows.head(1).with_columns(n=pl.lit(-1, pl.Int64)))
         assert table.scan(filter="n = -1").count() == 1
     assert whole
@@ -538,18 +538,20 @@ def test_of_two_who_make_a_table_exactly_one_does(kind: str, stride: int, small:
         def other(store: MemoryStore = store) -> None:
             with suppress(TableExistsError):
                 if kind == "load":
-                    loaded(theirs, store=store, buckets=1, partition_by="day")
+                    loaded(theirs, opening=Opening(store=store), buckets=1, partition_by="day")
                 else:
-                    Table.create("t", theirs, key="id", partition_by="day", store=store, writer_expiry=NOW)
+                    Table.create(
+                        "t", theirs, key="id", partition_by="day", opening=Opening(store=store, writer_expiry=NOW)
+                    )
                 winners.add("theirs")
 
         winners.clear()
         interrupted.arm(at, other)
         with suppress(TableExistsError):
-            loaded(mine, store=interrupted, buckets=1, partition_by="day")
+            loaded(mine, opening=Opening(store=interrupted), buckets=1, partition_by="day")
             winners.add("mine")
         (winner,) = winners
-        table = Table.open("t", store=store)
+        table = Table("t", opening=Opening(store=store))
         if winner == "mine" or kind == "load":
             require_whole(table, mine if winner == "mine" else theirs, store)
         else:
@@ -569,22 +571,22 @@ def test_who_opens_a_table_whose_load_died_at_its_end_may_stall(stride: int) -> 
         dying = InterruptedStore(store)
         dying.arm(appeared, dying.die, after=True)
         with pytest.raises(ProcessDied):
-            loaded(ROWS, store=dying, partition_by="day")
+            loaded(ROWS, opening=Opening(store=dying), partition_by="day")
         assert store.list(VERSIONS) == []
         stalled = InterruptedStore(store)
 
         def overtake(store: MemoryStore = store) -> None:
-            table = Table.open("t", store=store)
+            table = Table("t", opening=Opening(store=store))
             table.upsert(ROWS.head(1).with_columns(n=pl.lit(-1, pl.Int64)))
             table.maintenance.compact()
 
         stalled.arm(at, overtake)
-        table = Table.open("t", store=stalled)
+        table = Table("t", opening=Opening(store=stalled))
         overtaken = stalled.count >= at
         look_for_hudi(table)
         assert table.count() == 40
         assert table.scan(filter="n = -1").count() == (1 if overtaken else 0)
-        assert content(Table.open("t", store=store)) == content(table)
+        assert content(Table("t", opening=Opening(store=store))) == content(table)
         if not overtaken:
             assert at > 5
             return
@@ -596,7 +598,7 @@ def step_of_the_settings() -> int:
         counting = InterruptedStore(store := MemoryStore())
         counting.arm(at, counting.die, after=True)
         with suppress(ProcessDied):
-            loaded(ROWS, store=counting, partition_by="day")
+            loaded(ROWS, opening=Opening(store=counting), partition_by="day")
         if store.stat(".hoodie/hoodie.properties") is not None:
             return at
     raise AssertionError
@@ -608,13 +610,13 @@ def test_a_load_whose_replies_get_lost_says_the_truth(lost: int, small: None) ->
     for seed in range(lost * 10, lost * 10 + 10):
         store = MemoryStore()
         try:
-            loaded(ROWS, store=FaultyStore(store, seed, failures=0.01, lost_replies=0.05))
-            assert content(Table.open("t", store=store)) == sorted(ROWS.rows())
+            loaded(ROWS, opening=Opening(store=FaultyStore(store, seed, failures=0.01, lost_replies=0.05)))
+            assert content(Table("t", opening=Opening(store=store))) == sorted(ROWS.rows())
         except TableExistsError:
             raise
         except (mor.StorageUnavailableError, mor.errors.CommitUnknownError):
             with suppress(mor.errors.TableNotFoundError):
-                assert content(Table.open("t", store=store)) == sorted(ROWS.rows())
+                assert content(Table("t", opening=Opening(store=store))) == sorted(ROWS.rows())
 
 
 DYING = """

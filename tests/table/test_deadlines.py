@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor import CrdtMorError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, Opening, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.ground import deadlines
@@ -43,12 +43,14 @@ def bucket() -> Iterator[FailingBucket]:
 
 
 def opened(bucket: FailingBucket, **options: str) -> Table:
-    return Table.open(URI, store=bucket.store(**options), environment=bucket.environment)
+    return Table(URI, opening=Opening(store=bucket.store(**options), environment=bucket.environment))
 
 
 def filled(bucket: FailingBucket) -> Table:
     """A table with base files, logs over them and a savepoint, opened by a process that has written before."""
-    table = Table.create(URI, COLUMNS, key="id", buckets=2, store=bucket.store(), environment=bucket.environment)
+    table = Table.create(
+        URI, COLUMNS, key="id", buckets=2, opening=Opening(store=bucket.store(), environment=bucket.environment)
+    )
     table.upsert(rows(*"abcdefgh"))
     table.maintenance.compact()
     table.upsert(rows(*"abcd"))
@@ -337,11 +339,11 @@ def test_the_command_line_says_what_it_waits_for(more: tuple[str, ...], monkeypa
         uri="s3://lake/t", request="put=.hoodie/x", tries=7, waited_s=5.2, deadline_s=60, cause="503 SlowDown"
     )
 
-    def opens(uri: str, **options: object) -> Table:
+    def opens(table: Table, uri: str, **options: object) -> None:
         emit(event)
         raise mor.errors.TableNotFoundError("there is no table here. path=t")
 
-    monkeypatch.setattr(Table, "open", opens)
+    monkeypatch.setattr(Table, "__init__", opens)
     said = CliRunner().invoke(app, ["count", "t", *more]).stderr
     first = said.splitlines()[0]
     assert first.startswith('{"warning": {"type": "WaitEvent", ' if more else "warning: waiting for a store that fails")
@@ -404,7 +406,9 @@ def test_a_command_that_makes_no_object_ends_with_words(bucket: FailingBucket, s
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_polars_raises_our_error_where_the_store_dies_under_a_frame(bucket: FailingBucket, engine: Any) -> None:
     """The log file is larger than what is read as soon as the frame is made."""
-    table = Table.create(URI, COLUMNS, key="id", buckets=1, store=bucket.store(), environment=bucket.environment)
+    table = Table.create(
+        URI, COLUMNS, key="id", buckets=1, opening=Opening(store=bucket.store(), environment=bucket.environment)
+    )
     numbers = pl.int_range(40_000, eager=True)
     table.upsert(pl.DataFrame({"id": numbers.cast(pl.String), "v": numbers.hash().reinterpret(signed=True)}, COLUMNS))
     frame = scan_table(opened(bucket)).select("id", "v")

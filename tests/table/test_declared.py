@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MergeInto, Table
+from crdt_mor import InvalidInputError, MergeInto, Opening, Table
 from crdt_mor.api import commit
 from crdt_mor.errors import EarlierWritePendingError, SchemaMismatchError
 from crdt_mor.model import timeline_json
@@ -45,7 +45,7 @@ def rows(*given: tuple[str, str, int | None, str | None]) -> pa.Table:
 
 
 def make(**settings: Any) -> Table:
-    kind = {"store": MemoryStore(), "key": "id", "buckets": 2, "partition_by": ["land"], **settings}
+    kind = {"opening": Opening(store=MemoryStore()), "key": "id", "buckets": 2, "partition_by": ["land"], **settings}
     table = Table.create("memory", SCHEMA, **kind)
     table.upsert(rows(("a", "DE", 1, "x"), ("b", "FR", 2, "y"), ("c", "IT", 3, None)))
     return table
@@ -53,7 +53,9 @@ def make(**settings: Any) -> Table:
 
 def again(table: Table) -> Table:
     """The table as another process has it open, in which nobody sleeps for real."""
-    return Table.open("memory", store=store_of(table), environment=SimulatedEnvironment(stem=f"p{next(PROCESSES)}"))
+    return Table(
+        "memory", opening=Opening(store=store_of(table), environment=SimulatedEnvironment(stem=f"p{next(PROCESSES)}"))
+    )
 
 
 def prices(table: Table) -> dict[str, int | None]:
@@ -491,7 +493,7 @@ def test_no_version_completes_a_write_outside_of_its_declaration() -> None:
 def test_where_payloads_ask_what_was_seen_all_is_waited_for() -> None:
     schema = pa.schema([("id", pa.string()), ("land", pa.string()), ("tags", pa.list_(pa.string()))])
     table = Table.create(
-        "memory", schema, store=MemoryStore(), key="id", partition_by=["land"], merge={"tags": ORSet()}
+        "memory", schema, opening=Opening(store=MemoryStore()), key="id", partition_by=["land"], merge={"tags": ORSet()}
     )
     table.upsert(pa.table({"id": ["a"], "land": ["FR"], "tags": [["x"]]}, schema=schema))
     with backfill(table, partitions=["DE"]), pytest.raises(EarlierWritePendingError):
@@ -501,7 +503,9 @@ def test_where_payloads_ask_what_was_seen_all_is_waited_for() -> None:
 def test_a_row_that_comes_may_meet_a_condition_on_a_payload() -> None:
     """A counter that was never written may show more than null."""
     schema = pa.schema([("id", pa.string()), ("n", pa.int64()), ("note", pa.string())])
-    table = Table.create("memory", schema, store=MemoryStore(), key="id", merge=PartialUpdate(columns={"n": Counter()}))
+    table = Table.create(
+        "memory", schema, opening=Opening(store=MemoryStore()), key="id", merge=PartialUpdate(columns={"n": Counter()})
+    )
     with backfill(table, columns=["note"]), pytest.raises(EarlierWritePendingError):
         again(table).update({"n": 1}, "n > 0", wait=NOW)
 

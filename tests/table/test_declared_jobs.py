@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.parts import WriteJob
 from tests.inside import tail_of
@@ -31,7 +31,8 @@ def rows(*given: tuple[str, str, int, str]) -> pa.Table:
 
 def make(world: Simulated, **settings: Any) -> Table:
     table = world.create(
-        SCHEMA, **{"key": "id", "buckets": 1, "partition_by": ["land"], "writer_expiry": EXPIRY, **settings}
+        SCHEMA,
+        **{"key": "id", "buckets": 1, "partition_by": ["land"], "opening": Opening(writer_expiry=EXPIRY), **settings},
     )
     table.upsert(rows(("a", "DE", 1, "x"), ("b", "FR", 2, "y")))
     return table
@@ -39,7 +40,7 @@ def make(world: Simulated, **settings: Any) -> Table:
 
 def again(world: Simulated) -> Table:
     """The table as another process has it open."""
-    return Table.open("simulated", store=world.store, environment=world.environment, writer_expiry=EXPIRY)
+    return Table("simulated", opening=Opening(store=world.store, environment=world.environment, writer_expiry=EXPIRY))
 
 
 def shown(table: Table) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.api import diff
 from crdt_mor.results import Differences
 from crdt_mor.store import MemoryStore
@@ -32,7 +32,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 def created(*, schema: pa.Schema = SCHEMA, **settings: Any) -> Table:
-    return Table.create("t", schema, key="id", store=MemoryStore(), **settings)
+    return Table.create("t", schema, key="id", opening=Opening(store=MemoryStore()), **settings)
 
 
 def written(table: Table, rows: list[Row], *, compacted: int = 0) -> Table:
@@ -123,7 +123,7 @@ def table(simulated: Simulated) -> Table:
 def copied(table: Table) -> tuple[Table, MemoryStore]:
     store = MemoryStore()
     table.copy("c", store=store)
-    return Table.open("c", store=store, environment=table.environment), store
+    return Table("c", opening=Opening(store=store, environment=table.environment)), store
 
 
 def test_of_a_copy_no_row_is_read_where_the_files_are_the_same(table: Table) -> None:
@@ -177,7 +177,7 @@ def test_columns_that_one_table_lacks_are_a_difference_and_may_be_left_out() -> 
 
 def test_what_cannot_be_compared_is_refused() -> None:
     one = created()
-    other_key = Table.create("o", SCHEMA, key=["id", "p"], store=MemoryStore())
+    other_key = Table.create("o", SCHEMA, key=["id", "p"], opening=Opening(store=MemoryStore()))
     with pytest.raises(InvalidInputError, match="the key columns differ"):
         one.diff(other_key)
     other_type = created(schema=pa.schema([("id", pa.int64()), ("n", pa.string())]))

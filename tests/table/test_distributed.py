@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
 from crdt_mor.errors import SchemaMismatchError, TokenOrderError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
@@ -336,7 +336,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
 
 
 def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated) -> None:
-    table = simulated.create(SCHEMA, key="id", writer_expiry=timedelta(milliseconds=400))
+    table = simulated.create(SCHEMA, key="id", opening=Opening(writer_expiry=timedelta(milliseconds=400)))
     job = table.jobs.plan("upsert", SCHEMA)
     receipts = []
     for task in range(6):

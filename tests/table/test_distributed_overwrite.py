@@ -227,7 +227,7 @@ class World:
         return [sent(sent(self.job).stage(part, task=task)) for task, part in enumerate(parts)]
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
-        return Table.open(self.path).jobs.complete(sent(self.job), receipts)
+        return Table(self.path).jobs.complete(sent(self.job), receipts)
 
     def session(self) -> tuple[Session, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
@@ -243,7 +243,7 @@ class World:
         session = session_of(self.table)
         for _ in range(2):
             run_sweep(self.table)
-        assert ids(self.table) == ids(Table.open(self.path)) == means(shows)
+        assert ids(self.table) == ids(Table(self.path)) == means(shows)
         assert data_files(self.path) == {f.path for c in session.views.completions(session.tail()) for f in c.files}
         assert leftovers(self.path) == []
         self.table.upsert(frame(("more", "eu", 1)))

@@ -143,7 +143,7 @@ READ_ONLY = refusing(
 
 def test_who_may_only_read_is_told_so() -> None:
     store = mor.store.MemoryStore()
-    mor.Table.create("memory://t", SCHEMA, key="id", store=store)
+    mor.Table.create("memory://t", SCHEMA, key="id", opening=mor.Opening(store=store))
     report = found("memory://t", store=ScriptedStore(store, READ_ONLY))
     assert report["table"][0] == "fine"
     assert report["permission to write"][0] == "note"

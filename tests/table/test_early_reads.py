@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.api import early_read
 from crdt_mor.payloads import ORSet, PartialUpdate
 from crdt_mor.read import ended
@@ -32,7 +32,9 @@ def rows(land: str = "DE", **values: int) -> pa.Table:
 
 
 def make(**settings: Any) -> Table:
-    table = Table.create("memory", SCHEMA, store=MemoryStore(), key="id", partition_by=["land"], buckets=2, **settings)
+    table = Table.create(
+        "memory", SCHEMA, opening=Opening(store=MemoryStore()), key="id", partition_by=["land"], buckets=2, **settings
+    )
     table.upsert(rows(a=1, b=20, c=30))
     table.upsert(rows("FR", d=40))
     return table
@@ -52,7 +54,7 @@ class Waking(SimulatedEnvironment):
 
 
 def again(table: Table, happens: Callable[[], object] = lambda: None) -> Table:
-    return Table.open("memory", store=store_of(table), environment=Waking(happens))
+    return Table("memory", opening=Opening(store=store_of(table), environment=Waking(happens)))
 
 
 def shown(table: Table) -> dict[str, int]:
@@ -189,7 +191,7 @@ def test_an_overwrite_that_ended_during_the_wait_is_read_whole() -> None:
 
 def test_payloads_that_ask_what_was_seen_read_once_after_the_wait(found: list[list[str] | None]) -> None:
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string()))])
-    table = Table.create("memory", schema, store=MemoryStore(), key="id", merge={"tags": ORSet()})
+    table = Table.create("memory", schema, opening=Opening(store=MemoryStore()), key="id", merge={"tags": ORSet()})
     table.upsert(pa.table({"id": ["a"], "tags": [["x"]]}, schema=schema))
     earlier = again(table).transaction()
     earlier.__enter__().upsert(pa.table({"id": ["a"], "tags": [["y"]]}, schema=schema))

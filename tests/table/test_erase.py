@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, StorageUnavailableError, Table
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError, ErasureUnfinishedError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
@@ -57,7 +57,7 @@ class World:
 
     def opened(self, store: Store) -> Table:
         """The table once more, as another process would open it, by another way to its store."""
-        return Table.open("simulated", store=store, environment=self.place.environment)
+        return Table("simulated", opening=Opening(store=store, environment=self.place.environment))
 
     def rows(self, *keys: str, day: str = "mon") -> pa.Table:
         return pa.Table.from_pylist([self.row(key, day) for key in keys], SCHEMA)

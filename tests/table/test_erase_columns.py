@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, ErasureUnfinishedError
 from crdt_mor.payloads import Counter, First, Last, LatestBy, Max, ORSet, PartialUpdate
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
@@ -306,7 +306,7 @@ def test_an_erasure_that_died_at_any_moment_is_finished_by_the_next(merge: str, 
         world = small(merge)
         expected = nulled(world.shown())
         store = InterruptedStore(world.place.store)
-        table = Table.open("simulated", store=store, environment=world.place.environment)
+        table = Table("simulated", opening=Opening(store=store, environment=world.place.environment))
         store.arm(at, store.die, after=after)
         try:
             table.maintenance.erase(keys=[ADA], columns=PERSONAL)
@@ -341,8 +341,8 @@ def test_whatever_others_do_at_any_moment_no_value_is_left(merge: str, meanwhile
     for at in range(1, 400):
         world = small(merge)
         store = InterruptedStore(world.place.store)
-        other = Table.open("simulated", store=world.place.store, environment=world.place.environment)
-        table = Table.open("simulated", store=store, environment=world.place.environment)
+        other = Table("simulated", opening=Opening(store=world.place.store, environment=world.place.environment))
+        table = Table("simulated", opening=Opening(store=store, environment=world.place.environment))
         happened: list[bool] = []
 
         def act(

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.store import MemoryStore
 from crdt_mor.write.new_values import new_values
@@ -30,7 +30,7 @@ GREAT: dict[str, Any] = {
 
 def filled() -> Table:
     """Two rows, of which the second has great numbers."""
-    table = Table.create("memory", SCHEMA, key="id", store=MemoryStore(), buckets=1)
+    table = Table.create("memory", SCHEMA, key="id", opening=Opening(store=MemoryStore()), buckets=1)
     table.upsert(pa.Table.from_pylist([{"id": "a", **SMALL}, {"id": "b", **GREAT}], SCHEMA))
     return table
 
@@ -167,7 +167,7 @@ def peak() -> float:
 
 def test_a_list_that_all_rows_are_compared_with_is_not_held_for_each_of_them() -> None:
     rows = pl.DataFrame({"id": range(8_192), "k": range(8_192)})
-    table = Table.create("t", rows, key="id", store=MemoryStore())
+    table = Table.create("t", rows, key="id", opening=Opening(store=MemoryStore()))
     table.append(rows)
     listed = [*range(1, 8_192)]
     before = peak()
@@ -237,7 +237,10 @@ def test_a_clause_of_a_merge_is_as_exact(unchanged: Table, kind: str, value: str
 def test_a_struct_of_computed_values_has_its_own_fields() -> None:
     kind = pa.struct([("one", pa.int64()), ("n", pa.int64()), ("two", pa.int64())])
     table = Table.create(
-        "t", pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", kind)]), key="id", store=MemoryStore()
+        "t",
+        pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", kind)]),
+        key="id",
+        opening=Opening(store=MemoryStore()),
     )
     table.upsert(pa.table({"id": [1], "n": [5], "s": pa.nulls(1, kind)}))
     table.update({"s": pl.struct((pl.col("n") + 1).alias("one"), pl.col("n") * 2, pl.lit(2).alias("two"))})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.readers.follow import follow
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.table.helpers import Make, frame
@@ -35,7 +35,7 @@ def test_a_follower_sleeps_only_where_there_is_nothing_new_and_wakes_up_for_what
 
     writer.upsert(frame(("a", "x", 1)))
     environment = Interrupted(meanwhile)
-    reader = Table.open(path, environment=environment)
+    reader = Table(path, opening=Opening(environment=environment))
     windows = [window.to_arrow() for window in islice(follow(reader, every=timedelta(seconds=7)), 2)]
     assert [window.column("n").to_pylist() for window in windows] == [[1], [2]]
     assert environment.slept == [7, 7, 7]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.events.load import clear
 from crdt_mor.log.paths import (
     ERASURES,
@@ -103,7 +103,7 @@ def test_listing_of_copy_leaves_out_tables_below() -> None:
 @pytest.mark.parametrize("crowd", [False, True], ids=["alone", "grouped"])
 def test_names_of_all_objects_of_a_table_are_own(crowd: bool) -> None:
     store = WatchedStore(MemoryStore())
-    table = Table.create("noting", SCHEMA, key="k", buckets=1, store=store)
+    table = Table.create("noting", SCHEMA, key="k", buckets=1, opening=Opening(store=store))
     session_of(table).pace.crowd.is_crowded = crowd
     for n in range(70):
         table.upsert(rows(n % 7))

@@ -42,9 +42,9 @@ def test_what_was_opened_before_a_fork_is_refused_and_what_is_opened_after_it_is
     scan = table.scan()
     forked(threads=False)
     for use in (partial(look_for_hudi, table), table.scan, scan.to_arrow, lambda: table.upsert(frame(("a", "eu")))):
-        with pytest.raises(mor.errors.ForkedProcessError, match=r"Table\.open"):
+        with pytest.raises(mor.errors.ForkedProcessError, match=r"Table"):
             use()
-    own = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
+    own = mor.Table("simulated", opening=mor.Opening(store=simulated.store, environment=simulated.environment))
     own.upsert(frame(("a", "eu")))
     assert own.count() == 1
 
@@ -73,7 +73,7 @@ def test_without_polars_threads_not_even_a_table_of_ones_own_is_opened(
     simulated.create(schema=SCHEMA, key="id")
     forked(threads=True)
     with pytest.raises(mor.errors.ForkedProcessError, match="spawn"):
-        mor.Table.open("simulated", store=simulated.store)
+        mor.Table("simulated", opening=mor.Opening(store=simulated.store))
 
 
 def test_a_table_that_is_pickled_is_opened_where_it_arrives(path: str) -> None:
@@ -109,7 +109,7 @@ def test_a_process_that_is_forked_before_anything_ran_opens_tables_of_its_own(an
 def test_a_table_that_was_opened_before_the_fork_is_the_parents(answers: dict[str, str]) -> None:
     answer = answers["early: the parent's table"]
     assert answer.startswith("ForkedProcessError")
-    assert "Table.open" in answer
+    assert "Table" in answer
 
 
 @pytest.mark.slow

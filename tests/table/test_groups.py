@@ -56,7 +56,7 @@ def made_with(world: Simulated, **settings: Any) -> mor.Table:
 
 def opened(world: Simulated, store: mor.store.Store | None = None) -> mor.Table:
     """The table of a world once more, as another process has it."""
-    return mor.Table.open("simulated", store=store or world.store, environment=world.environment)
+    return mor.Table("simulated", opening=mor.Opening(store=store or world.store, environment=world.environment))
 
 
 def found(table: mor.Table, *columns: str) -> dict[int, Any]:
@@ -259,7 +259,11 @@ def test_a_payload_that_asks_what_a_commit_has_seen_is_never_posted(
     data = pa.table({"id": [1], "value": [value]}, schema)
     store = WatchedStore(world.store)
     table = mor.Table.create(
-        "simulated", schema, key="id", merge={"value": payload}, store=store, environment=world.environment
+        "simulated",
+        schema,
+        key="id",
+        merge={"value": payload},
+        opening=mor.Opening(store=store, environment=world.environment),
     )
     table.upsert(data)
     in_a_crowd(table).upsert(data)
@@ -514,7 +518,7 @@ def test_a_table_that_was_closed_while_a_post_was_there_refuses_its_owner_and_ne
     with pytest.raises(mor.errors.TableMovedError):
         in_a_crowd(opened(world, store)).upsert(rows(2))
     assert posted(store) == 1
-    moved = mor.Table.open("moved", store=target.store, environment=world.environment)
+    moved = mor.Table("moved", opening=mor.Opening(store=target.store, environment=world.environment))
     in_a_crowd(moved).upsert(rows(3))
     assert (set(found(other)), set(found(moved))) == ({0}, {0, 3})
 
@@ -598,7 +602,7 @@ def test_a_table_that_moves_takes_the_tokens_of_groups_along(world: Simulated, t
     in_a_crowd(table).upsert(rows(4), token=("b", 1))
     target = Simulated()
     table.maintenance.migrate("moved", buckets=4, store=target.store)
-    moved = mor.Table.open("moved", store=target.store, environment=world.environment)
+    moved = mor.Table("moved", opening=mor.Opening(store=target.store, environment=world.environment))
     assert [moved.upsert(rows(9), token=token).repeated for token in (("a", 2), ("b", 1))] == [True, True]
     assert set(found(moved)) == {0, 2, 4}
 

@@ -124,7 +124,7 @@ def test_columns_of_two_that_grow_at_once_are_optional_for_both(make: Make, plac
 def test_in_a_table_that_hudi_made_the_columns_of_its_adoption_are_required(make: Make, path: str, says: bool) -> None:
     make().upsert(frame(A))
     make_hudis(Path(path), {} if says else {"hoodie.table.create.schema": ""})
-    table, older = Table.open(path), Table.open(path)
+    table, older = Table(path), Table(path)
     assert not session_of(table).config.ours
     assert (session_of(table).config.created_schema() is not None) == says
     with pytest.raises(SchemaMismatchError, match=r"missing=\['price'\]"):
@@ -132,7 +132,7 @@ def test_in_a_table_that_hudi_made_the_columns_of_its_adoption_are_required(make
     job = table.jobs.plan("upsert", wide(*B).schema, schema_mode="merge")
     table.jobs.complete(job, [job.stage(wide(*B), task=0)])
     older.upsert(frame(A))
-    assert rows(Table.open(path), "id", "new") == [("a", None), ("b", 7)]
+    assert rows(Table(path), "id", "new") == [("a", None), ("b", 7)]
     with pytest.raises(SchemaMismatchError, match=r"missing=\['price'\]"):
         table.upsert(wide(*B).drop_columns(["price"]))
 
@@ -333,7 +333,7 @@ def test_a_plan_into_a_table_that_cannot_be_written_grows_nothing(make: Make, pa
     name = f".{foreign}{log.name[log.name.index('_') :]}"
     log.rename(log.with_name(name))
     edit(Path(path), lambda commit: renamed_in(commit, foreign, name))
-    table = Table.open(path)
+    table = Table(path)
     with pytest.raises(InvalidInputError, match="another engine wrote to file groups"):
         table.jobs.plan("upsert", GOOD.schema, schema_mode="merge")
     assert table.inspect.timeline().num_rows == 1
@@ -378,7 +378,7 @@ def test_a_table_that_has_such_names_from_before_is_written_on(make: Make, path:
     file.write_text(file.read_text().replace('\\"b\\"', '\\"A\\"').replace('["b"', '["A"').replace('"b"', '"A"'))
     for version in (Path(path) / ".hoodie/.crdt_mor/timeline").iterdir():
         version.write_bytes(version.read_bytes().replace(b'\\"b\\"', b'\\"A\\"'))
-    table = Table.open(path)
+    table = Table(path)
     assert table.schema.names == ["id", "a", "A"]
     table.upsert(pa.table({"id": ["k"], "a": [1], "A": [2], "new": [3]}), schema_mode="merge")
     assert rows(table) == [("k", 1, 2, 3)]

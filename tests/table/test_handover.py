@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.format import properties
 from crdt_mor.hudi.handover import change_properties
 from crdt_mor.log.paths import BACKUP, PROPERTIES
@@ -40,7 +40,7 @@ def store(clock: SimulatedEnvironment) -> MemoryStore:
 
 @pytest.fixture
 def table(store: MemoryStore, clock: SimulatedEnvironment) -> Table:
-    made = Table.create("t", SCHEMA, key="k", buckets=2, store=store, environment=clock)
+    made = Table.create("t", SCHEMA, key="k", buckets=2, opening=Opening(store=store, environment=clock))
     made.upsert(rows("a", "b", "c"))
     made.delete(keys=["b"])
     return made
@@ -89,7 +89,7 @@ def test_there_and_back(table: Table, store: MemoryStore, clock: SimulatedEnviro
     table.maintenance.handover()
     hudi(table, clock, "a", "d")
     hudi(table, clock, "e")
-    other = Table.open("t", store=store, environment=clock)
+    other = Table("t", opening=Opening(store=store, environment=clock))
     assert keys(other) == ["a", "c", "d", "e"], "reading goes on"
     assert other.maintenance.takeback() == 2
     assert said(store) == OURS
@@ -127,11 +127,11 @@ def test_nothing_begins_meanwhile_also_where_a_process_has_not_seen_it(
     table: Table, store: MemoryStore, clock: SimulatedEnvironment
 ) -> None:
     table.maintenance.savepoint("first")
-    other = Table.open("t", store=store, environment=clock)
+    other = Table("t", opening=Opening(store=store, environment=clock))
     other.upsert(rows("c"))  # it has published, and would commit the next write in one event
     table.maintenance.handover()
     since = tail_of(table)
-    for opened in (other, Table.open("t", store=store, environment=clock), table):
+    for opened in (other, Table("t", opening=Opening(store=store, environment=clock)), table):
         for name, write in WRITES.items():
             assert BACK in refusal(write, opened), name
         assert [action.state for action in opened.maintenance.maintain().actions] == ["refused"]
@@ -160,7 +160,7 @@ def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, 
 
 def dying(store: MemoryStore, left: int, clock: SimulatedEnvironment) -> Table:
     """The table, as a process opens it that does so many changes and dies."""
-    return Table.open("t", store=ScriptedStore(store, Dying(at=left + 1)), environment=clock)
+    return Table("t", opening=Opening(store=ScriptedStore(store, Dying(at=left + 1)), environment=clock))
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_w
     died = set()
     for left in range(30):
         store = MemoryStore(clock.now_ms)
-        table = Table.create("t", SCHEMA, key="k", buckets=1, store=store, environment=clock)
+        table = Table.create("t", SCHEMA, key="k", buckets=1, opening=Opening(store=store, environment=clock))
         table.upsert(rows("a"))
         table.maintenance.compact()
         if call == "takeback":
@@ -181,7 +181,7 @@ def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_w
             getattr(dying(store, left, clock).maintenance, call)()
         except ProcessDied:
             died.add(left)
-        other = Table.open("t", store=store, environment=clock)
+        other = Table("t", opening=Opening(store=store, environment=clock))
         assert keys(other) == (["a"] if call == "handover" else ["a", "b"])
         has_event = (tail_of(other).handed_over == EPOCH) is (call == "takeback")
         assert store.read(PROPERTIES) is None or said(store) in (OURS, PLAIN)
@@ -203,12 +203,12 @@ def test_a_handover_that_died_while_it_compacted_goes_on(clock: SimulatedEnviron
     """Its plan is open, or completed and Hudi was not told of it: neither was begun by anybody else."""
     for left in count():
         store = MemoryStore(clock.now_ms)
-        table = Table.create("t", SCHEMA, key="k", buckets=1, store=store, environment=clock)
+        table = Table.create("t", SCHEMA, key="k", buckets=1, opening=Opening(store=store, environment=clock))
         table.upsert(rows("a"))
         try:
             dying(store, left, clock).maintenance.handover()
         except ProcessDied:
-            other = Table.open("t", store=store, environment=clock)
+            other = Table("t", opening=Opening(store=store, environment=clock))
             other.maintenance.handover()
             assert said(store) == PLAIN
             assert keys(other) == ["a"]
@@ -259,7 +259,7 @@ def test_what_hudi_has_left_behind_goes_first(table: Table, store: MemoryStore) 
     ids=["ordering", "partial"],
 )
 def test_only_a_table_of_the_default_merge_is_handed_over(settings: dict[str, str], why: str) -> None:
-    table = Table.create("t", SCHEMA, key="k", store=MemoryStore(), **settings)  # type: ignore[arg-type]
+    table = Table.create("t", SCHEMA, key="k", opening=Opening(store=MemoryStore()), **settings)  # type: ignore[arg-type]
     for call in (table.maintenance.handover, table.maintenance.takeback):
         with pytest.raises(InvalidInputError, match=why):
             call()
@@ -282,7 +282,7 @@ def test_what_sums_a_table_up_says_that_hudis_writers_have_it(
     assert table.inspect.handed_over() is None
     assert "handed_over" not in repr(table)
     assert said not in table._repr_html_()
-    other = Table.open("t", store=store, environment=clock)
+    other = Table("t", opening=Opening(store=store, environment=clock))
     table.maintenance.handover()
     since = to_datetime(tail_of(table).handed_over)
     for one in (table, other):

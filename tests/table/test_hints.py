@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.log.paths import RESOLVED
 from crdt_mor.merge import resolution_hint
 from crdt_mor.merge.resolution import Bits, Resolution, only
@@ -45,7 +45,7 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def opened(table: Table) -> Table:
     """The table as another process has it open."""
-    return Table.open(table.uri, store=store_of(table))
+    return Table(table.uri, opening=Opening(store=store_of(table)))
 
 
 def answers(table: Table, **scan: Any) -> list[object]:

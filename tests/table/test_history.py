@@ -300,7 +300,7 @@ def test_an_own_environment_says_which_process_it_is(world: Simulated) -> None:
         def process(self) -> Process:
             return Process("job", "node-7", 42)
 
-    table = mor.Table.create("t", SCHEMA, key="id", store=world.store, environment=Named())
+    table = mor.Table.create("t", SCHEMA, key="id", opening=mor.Opening(store=world.store, environment=Named()))
     table.upsert(rows(1))
     table.maintenance.compact()
     assert [(row["host"], row["pid"]) for row in table.history().to_pylist()] == [("node-7", 42)] * 2
@@ -385,7 +385,7 @@ def test_writers_at_work_at_once_all_stand_in_it(fast_path: Any) -> None:
     begun = Barrier(3)
 
     def write(number: int) -> None:
-        table = mor.Table.open(fast_path / "t")
+        table = mor.Table(fast_path / "t")
         with table.transaction(token=(f"job-{number}", 1), commit_info={"message": f"of {number}"}) as tx:
             begun.wait(60)
             tx.upsert(rows(number))
@@ -395,7 +395,7 @@ def test_writers_at_work_at_once_all_stand_in_it(fast_path: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    found = by_number(mor.Table.open(fast_path / "t"))
+    found = by_number(mor.Table(fast_path / "t"))
     assert {row["application"]: row["message"] for row in found.values()} == {f"job-{n}": f"of {n}" for n in range(3)}
     assert {number: row["overlaps"] for number, row in found.items()} == {1: [2, 3], 2: [1, 3], 3: [1, 2]}
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.commit import (
     CommitMetadata,
@@ -45,7 +45,7 @@ def world() -> Simulated:
 @pytest.fixture
 def table(world: Simulated) -> Table:
     """A base file with a log that Hudi knows of."""
-    made = world.create(SCHEMA, key="k", buckets=1, writer_expiry=EXPIRY)
+    made = world.create(SCHEMA, key="k", buckets=1, opening=Opening(writer_expiry=EXPIRY))
     made.upsert(rows(a=1, b=1))
     made.maintenance.compact()
     made.upsert(rows(a=2))
@@ -58,7 +58,7 @@ def rows(**values: int) -> pa.Table:
 
 def opened(world: Simulated, store: Any = None) -> Table:
     place = world.store if store is None else store
-    return Table.open("simulated", store=place, environment=world.environment, writer_expiry=EXPIRY)
+    return Table("simulated", opening=Opening(store=place, environment=world.environment, writer_expiry=EXPIRY))
 
 
 def shown(world: Simulated) -> dict[str, int]:

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table, Transaction
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError, TableNotFoundError, TableReplacedError
 from crdt_mor.events.session import Session
@@ -99,7 +99,7 @@ def test_a_handle_of_a_table_that_was_made_anew_is_refused_with_both_ids(make: M
     first = make(buckets=4)
     first.upsert(OLD)
     first_id = table_id(first)
-    old = {door: Table.open(path) for door in DOORS}
+    old = {door: Table(path) for door in DOORS}
     new = replaced(path, commits)
     before = files(path)
     told = f"Open the table again. opened={first_id} found={table_id(new)}"
@@ -107,7 +107,7 @@ def test_a_handle_of_a_table_that_was_made_anew_is_refused_with_both_ids(make: M
         with pytest.raises(TableReplacedError, match=told):
             use(old[door])
         assert files(path) == before, door
-    assert len(rows(Table.open(path))) == (3 if commits else 0)
+    assert len(rows(Table(path))) == (3 if commits else 0)
 
 
 def test_a_handle_that_has_seen_nothing_but_the_empty_table_is_refused_too(make: Make, path: str) -> None:
@@ -138,7 +138,7 @@ def test_a_transaction_that_spans_the_removal_is_not_acknowledged(make: Make, pa
     with pytest.raises(TableReplacedError):
         tx.__exit__(None, None, None)
     assert tx.commit is None
-    assert len(rows(new)) == len(rows(Table.open(path))) == 3
+    assert len(rows(new)) == len(rows(Table(path))) == 3
 
 
 def test_what_a_block_raises_is_not_hidden_by_the_removal_of_its_table(make: Make, path: str) -> None:
@@ -207,7 +207,7 @@ def test_where_the_properties_have_lost_the_id_the_timeline_has_it(make: Make, p
     first = table_id(table)
     edit(path, **{"crdt_mor.table.id": None})
     table.upsert(NEW)
-    again = Table.open(path)
+    again = Table(path)
     again.upsert(NEW)
     assert table_id(table) == table_id(again) == first
     replaced(path)
@@ -237,7 +237,7 @@ def test_tasks_and_driver_of_a_job_refuse_the_next_table(make: Make, path: str) 
     told = f"opened={first} found={table_id(new)}"
     with pytest.raises(TableReplacedError, match=told):
         pickle.loads(pickle.dumps(job)).stage(OLD, task=1)
-    for handle in (new, Table.open(path)):
+    for handle in (new, Table(path)):
         with pytest.raises(TableReplacedError, match=told):
             handle.jobs.complete(job, [receipt])
         with pytest.raises(TableReplacedError, match=told):
@@ -255,7 +255,7 @@ def test_a_plan_is_executed_and_completed_in_its_own_table_alone(make: Make, pat
     done = old.maintenance.plans.execute(plan)
     new = replaced(path)
     before = files(path)
-    for handle in (old, new, Table.open(path)):
+    for handle in (old, new, Table(path)):
         with pytest.raises(TableReplacedError):
             handle.maintenance.plans.execute(pickle.loads(pickle.dumps(plan)))
         with pytest.raises(TableReplacedError):
@@ -288,7 +288,7 @@ def test_a_checkpoint_belongs_to_its_table(make: Make, path: str) -> None:
     for kind, checkpoint in taken.items():
         consistency: Literal["latest", "stable"] = "stable" if "stable" in kind else "latest"
         told = f"If the table was recreated, scan it.*={checkpoint!r} found={table_id(new)}"
-        for table in (new, Table.open(path)):
+        for table in (new, Table(path)):
             with pytest.raises(TableReplacedError, match=told):
                 table.changes(checkpoint, consistency=consistency)
             with pytest.raises(TableReplacedError, match=told):
@@ -306,7 +306,7 @@ def test_a_checkpoint_of_a_copy_that_went_on_is_ahead_of_the_table(make: Make, p
     table.upsert(NEW)
     checkpoint = table.changes().checkpoint
     with pytest.raises(InvalidInputError, match="restored from a copy"):
-        Table.open(tmp_path / "copy").changes(checkpoint)
+        Table(tmp_path / "copy").changes(checkpoint)
 
 
 def test_a_follower_ends_when_its_table_is_replaced(make: Make, path: str) -> None:
@@ -318,13 +318,13 @@ def test_a_follower_ends_when_its_table_is_replaced(make: Make, path: str) -> No
     with pytest.raises(TableReplacedError):
         next(following)
     with pytest.raises(TableReplacedError):
-        next(follow(Table.open(path), window.checkpoint))
+        next(follow(Table(path), window.checkpoint))
 
 
 def test_checkpoints_without_an_id_go_on_where_they_were_taken(make: Make, path: str) -> None:
     make()
     of_the_first_release(path)
-    table = Table.open(path)
+    table = Table(path)
     empty = table.scan().checkpoint
     assert empty == f"completed:{EPOCH}", "what has no id cannot say one"
     table.upsert(OLD)
@@ -344,12 +344,12 @@ def test_checkpoints_without_an_id_go_on_where_they_were_taken(make: Make, path:
 def test_a_table_of_the_first_release_is_read_and_given_an_id_by_the_next_write(make: Make, path: str) -> None:
     make()
     of_the_first_release(path)
-    reader, writer = Table.open(path), Table.open(path)
+    reader, writer = Table(path), Table(path)
     before = files(path)
     assert rows(reader) == []
     assert files(path) == before, "looking gives no id"
     writer.upsert(OLD)
-    other = Table.open(path)
+    other = Table(path)
     other.upsert(NEW)
     assert table_id(reader) == table_id(writer) == table_id(other)
     assert len(rows(reader)) == len(rows(writer)) == 8
@@ -366,12 +366,12 @@ def test_a_table_of_the_first_release_is_read_and_given_an_id_by_the_next_write(
 def test_a_handle_that_knows_of_no_id_yet_is_refused_by_the_next_table(make: Make, path: str, with_id: bool) -> None:
     make()
     of_the_first_release(path)
-    writer, reader = Table.open(path), Table.open(path)
+    writer, reader = Table(path), Table(path)
     shutil.rmtree(path)
     Table.create(path, SCHEMA, key="id", buckets=7)
     if not with_id:
         of_the_first_release(path)
-        Table.open(path).upsert(NEW)
+        Table(path).upsert(NEW)
     before = files(path)
     with pytest.raises(TableReplacedError):
         writer.upsert(OLD)
@@ -385,14 +385,14 @@ def test_a_version_that_is_gone_too_soon_tells_of_another_table(make: Make, path
     """Of two tables without an id that have the same settings: versions are kept for a while, so this one should be."""
     make()
     of_the_first_release(path)
-    value = tail_of(Table.open(path))
-    old = Table.open(path)
+    value = tail_of(Table(path))
+    old = Table(path)
     session = session_of(old)
     session.remember(session.run(_begun(value)))
     shutil.rmtree(path)
     make()
     of_the_first_release(path)
-    Table.open(path).upsert(NEW)
+    Table(path).upsert(NEW)
     with pytest.raises(TableReplacedError):
         old.scan()
 
@@ -434,7 +434,7 @@ def test_a_version_that_was_put_into_the_next_table_is_taken_back(
     before_put(monkeypatch, lambda name: name == next_version, lambda: replaced(path))
     with pytest.raises(TableReplacedError):
         old.upsert(OLD)
-    new = Table.open(path)
+    new = Table(path)
     assert versions(path) == list(range(new.version + 1))
     new.upsert(NEW)
     assert len(rows(new)) == 3
@@ -476,7 +476,7 @@ def test_what_was_projected_into_the_next_table_is_taken_back(
     if not again:
         make()
     assert not [name for name in files(path) if "deltacommit" in name]
-    assert rows(Table.open(path)) == []
+    assert rows(Table(path)) == []
 
 
 def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,7 +487,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
             return super().now_ms() + 50_000
 
     make()
-    old = Table.open(path, environment=Ahead())
+    old = Table(path, opening=Opening(environment=Ahead()))
     old.upsert(OLD)
     value = tail_of(old)
     pending: list[Transaction] = []
@@ -506,7 +506,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
     assert files(path) == before
     pending[0].upsert(OLD)
     pending[0].__exit__(None, None, None)
-    assert len(rows(Table.open(path))) == 8
+    assert len(rows(Table(path))) == 8
 
 
 def test_a_first_version_is_not_planted_in_the_next_table(make: Make, path: str) -> None:
@@ -520,7 +520,7 @@ def test_a_first_version_is_not_planted_in_the_next_table(make: Make, path: str)
     with pytest.raises(TableReplacedError):
         stale.begin(stale.author())
     assert versions(path) == []
-    Table.open(path).upsert(NEW)
+    Table(path).upsert(NEW)
 
 
 def test_no_first_version_is_put_where_the_table_is_gone(make: Make, path: str) -> None:
@@ -544,7 +544,7 @@ def test_a_timeline_that_is_not_that_of_the_properties_is_told(make: Make, path:
     (Path(path) / version_path(0)).write_bytes(other.encode())
     before = files(path)
     told = f"properties={mine} timeline={other.table_id}"
-    uses: list[Callable[[], Table]] = [lambda: Table.open(path), lambda: make(exist_ok=True)]
+    uses: list[Callable[[], Table]] = [lambda: Table(path), lambda: make(exist_ok=True)]
     for use in uses:
         with pytest.raises(TableReplacedError, match=re.escape(told)):
             use()
@@ -553,14 +553,14 @@ def test_a_timeline_that_is_not_that_of_the_properties_is_told(make: Make, path:
 
 def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(make: Make, path: str) -> None:
     make().upsert(OLD)
-    stranger = tail_of(Table.open(path))
+    stranger = tail_of(Table(path))
     shutil.rmtree(path)
     table = make()
     table.upsert(NEW)
     above = version_path(table.version + 1)
     ghost = stranger.begin("late", 0)
     (Path(path) / above).write_bytes(ghost.encode())
-    for use in (lambda: table.upsert(NEW), table.scan, lambda: Table.open(path)):
+    for use in (lambda: table.upsert(NEW), table.scan, lambda: Table(path)):
         with pytest.raises(TableReplacedError, match=f"found={stranger.table_id}|timeline={stranger.table_id}"):
             use()
 
@@ -575,7 +575,7 @@ def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(ma
     [
         lambda path, table: table.upsert(OLD),
         lambda path, table: table.upsert(OLD, token=("app", 1)),
-        lambda path, table: rows(Table.open(path)),
+        lambda path, table: rows(Table(path)),
         lambda path, table: rows(table),
         lambda path, table: look_for_hudi(table),
         lambda path, table: table.changes().to_arrow(),
@@ -592,10 +592,10 @@ def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_on
     commits: int,
     first_version: bool,
 ) -> None:
-    slow, quick = make(buckets=1), Table.open(path)
+    slow, quick = make(buckets=1), Table(path)
     if not first_version:
         (Path(path) / version_path(0)).unlink()
-        slow, quick = Table.open(path), Table.open(path)
+        slow, quick = Table(path), Table(path)
     original = LocalStore.list
 
     def overtaken(store: LocalStore, folder: str) -> list[Stat]:
@@ -611,7 +611,7 @@ def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_on
     session_of(slow).views._look = HudiLook()  # it is time to look for commits of Hudi's
     use(path, slow)
     assert LocalStore.list is original, "nobody looked"
-    assert ("quick0", "eu", 0, None) in rows(Table.open(path))
+    assert ("quick0", "eu", 0, None) in rows(Table(path))
     assert ("quick0", "eu", 0, None) in rows(slow)
 
 
@@ -623,6 +623,6 @@ def test_commits_of_ours_without_a_timeline_of_ours_are_a_damage_that_is_told(ma
             if f"{VERSIONS}/{file.name}" not in kept:
                 file.unlink()
         with pytest.raises(FormatError, match="timeline is missing"):
-            Table.open(path)
+            Table(path)
         value = Timeline.genesis(TableSchema.of(SCHEMA).to_json(), session_of(table).config.table_id)
         (Path(path) / version_path(0)).write_bytes(value.encode())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.payloads import Counter
 from crdt_mor.read import window
 from crdt_mor.read.window import Window
@@ -89,7 +89,7 @@ def test_images_in_turn_are_those_of_the_states_before_and_after(
     collide: bool,
 ) -> None:
     """collide: all keys have the same hash, so that hashes do not tell which lines are of a key."""
-    table = Table.create("t", SCHEMA, key="at", buckets=2, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="at", buckets=2, opening=Opening(store=MemoryStore()))
     versions: list[int | None] = [None]
     for what, rows in steps:
         do(table, what, rows)
@@ -119,7 +119,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_of_commits_in_order_one_state_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table.create("t", SCHEMA, key="at", buckets=1, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="at", buckets=1, opening=Opening(store=MemoryStore()))
     for number in range(5):
         do(table, "upsert", [{"at": "a", "group": number}])
     calls = seen(monkeypatch)
@@ -128,14 +128,16 @@ def test_of_commits_in_order_one_state_is_read(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_of_a_straggler_and_of_other_rules_states_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table.create("t", SCHEMA, key="at", buckets=1, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="at", buckets=1, opening=Opening(store=MemoryStore()))
     with table.transaction() as slow:
         slow.upsert(arrow([{"at": "a", "group": 1}, {"at": "b", "group": 1}]))
         do(table, "upsert", [{"at": "a", "group": 2}])
     calls = seen(monkeypatch)
     assert [row[1:2] for row in table.changes(images=True, columns=["at", "group"]).to_polars().rows()] == [(2,), (1,)]
     assert calls.count("after") == 2
-    adding = Table.create("u", SCHEMA, key="at", buckets=1, merge={"group": Counter()}, store=MemoryStore())
+    adding = Table.create(
+        "u", SCHEMA, key="at", buckets=1, merge={"group": Counter()}, opening=Opening(store=MemoryStore())
+    )
     for _ in range(2):
         do(adding, "upsert", [{"at": "a", "group": 1}])
     found = adding.changes(images=True, columns=["group"]).to_polars()

@@ -66,4 +66,4 @@ def test_a_link_into_a_table_leads_into_it(fast_path: Path) -> None:
     (fast_path / "outer" / "within").mkdir()
     (fast_path / "link").symlink_to(fast_path / "outer" / "within")
     with pytest.raises(InvalidInputError, match="cannot create a table in another table's folder"):
-        create(fast_path / "link" / "new", Table.open(fast_path / "outer"))
+        create(fast_path / "link" / "new", Table(fast_path / "outer"))

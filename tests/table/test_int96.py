@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.cli.main import app
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.store import MemoryStore
@@ -46,7 +46,7 @@ def until(table: Table) -> list[datetime | None]:
 
 
 def upserted(rows: Any) -> Table:
-    table = Table.create("t", ROWS, key="id", store=MemoryStore())
+    table = Table.create("t", ROWS, key="id", opening=Opening(store=MemoryStore()))
     table.upsert(rows)
     return table
 
@@ -54,8 +54,10 @@ def upserted(rows: Any) -> Table:
 DOORS: dict[str, Callable[[Path], Table]] = {
     "read_files": lambda path: upserted(mor.read_files(path)),
     "with types": lambda path: upserted(mor.read_files([path], schema=ROWS.schema)),
-    "create_from": lambda path: Table.create_from("t", path, key="id", store=MemoryStore()),
-    "create_from of a folder": lambda path: Table.create_from("t", path.parent, key="id", store=MemoryStore()),
+    "create_from": lambda path: Table.create_from("t", path, key="id", opening=Opening(store=MemoryStore())),
+    "create_from of a folder": lambda path: Table.create_from(
+        "t", path.parent, key="id", opening=Opening(store=MemoryStore())
+    ),
     "Arrow": lambda _: upserted(ROWS),
     "polars": lambda _: upserted(pl.from_arrow(ROWS)),
     "lazy": lambda _: upserted(pl.DataFrame(pl.from_arrow(ROWS)).lazy()),
@@ -77,7 +79,7 @@ def test_the_command_line_reads_them_alike(file: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         result = CliRunner().invoke(app, [str(part) for part in command])
         assert result.exit_code == 0, result.output
-    assert until(Table.open(tmp_path / "t")) == until(Table.open(tmp_path / "c")) == TIMES
+    assert until(Table(tmp_path / "t")) == until(Table(tmp_path / "c")) == TIMES
 
 
 def test_they_are_found_at_every_depth(fast_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_nanoseconds_are_refused_and_not_cut_off(fast_path: Path, odd: int) -> N
     write_as_spark(pa.table({"id": [1, 2, 3], "until": times}), fast_path / "a.parquet")
     for read in (
         lambda: mor.read_files(fast_path / "a.parquet").to_arrow(),
-        lambda: Table.create_from("t", fast_path / "a.parquet", key="id", store=MemoryStore()),
+        lambda: Table.create_from("t", fast_path / "a.parquet", key="id", opening=Opening(store=MemoryStore())),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=r"file=.*a\.parquet.*nanoseconds.*'until'"):
             read()
@@ -101,7 +103,9 @@ def test_nanoseconds_are_refused_and_not_cut_off(fast_path: Path, odd: int) -> N
 
 def test_what_another_reader_has_made_of_them_is_refused_with_the_way_to_read_them(file: Path) -> None:
     """Frames of such a file have 1816-03-29, or the last time that nanoseconds reach: no one can tell from a frame."""
-    table = Table.create("t", {"id": "int64", "until": pa.timestamp("ns")}, key="id", store=MemoryStore())
+    table = Table.create(
+        "t", {"id": "int64", "until": pa.timestamp("ns")}, key="id", opening=Opening(store=MemoryStore())
+    )
     for rows in (pl.scan_parquet(file), pl.read_parquet(file), ds.dataset(file), pq.read_table(file)):
         with pytest.raises(SchemaMismatchError, match=r"INT96.*read_files.*column=until"):
             table.upsert(rows)
@@ -112,7 +116,7 @@ def test_a_base_file_of_hudi_with_them_is_read_filtered_and_compacted(fast_path:
     table = Table.create_from(fast_path / "t", ROWS, key="id", buckets=1)
     (base,) = (fast_path / "t").rglob("*.parquet")
     pq.write_table(pq.read_table(base), base, use_deprecated_int96_timestamps=True, store_schema=False)
-    table = Table.open(fast_path / "t")
+    table = Table(fast_path / "t")
     assert until(table) == TIMES
     assert table.to_polars().sort("id")["until"].to_list() == TIMES
     assert table.scan(filter="until > DATE '9000-01-01'").count() == table.scan(filter="id = 1").count() == 1
@@ -127,7 +131,7 @@ def test_a_table_of_delta_lake_with_them_is_a_source(fast_path: Path) -> None:
     (fast_path / "delta").mkdir()
     write_as_spark(ROWS, fast_path / "delta" / "a.parquet")
     deltalake.convert_to_deltalake(str(fast_path / "delta"))
-    assert until(Table.create_from("t", fast_path / "delta", key="id", store=MemoryStore())) == TIMES
+    assert until(Table.create_from("t", fast_path / "delta", key="id", opening=Opening(store=MemoryStore()))) == TIMES
 
 
 def test_a_table_of_iceberg_with_them_is_a_source(fast_path: Path) -> None:
@@ -142,5 +146,5 @@ def test_a_table_of_iceberg_with_them_is_a_source(fast_path: Path) -> None:
         rows = pq.read_table(data)
         write_as_spark(rows, data)
     for source in (table, table.scan(), table.location().removeprefix("file://")):
-        assert until(Table.create_from("t", source, key="id", store=MemoryStore())) == TIMES
+        assert until(Table.create_from("t", source, key="id", opening=Opening(store=MemoryStore()))) == TIMES
     catalog.engine.dispose()

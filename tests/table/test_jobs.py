@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import Commit, CrdtMorError, InvalidInputError, Table
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, Opening, Table
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
@@ -81,7 +81,7 @@ class World:
         ), store
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
-        return Table.open(self.path).jobs.complete(passed(self.job), receipts)
+        return Table(self.path).jobs.complete(passed(self.job), receipts)
 
     @property
     def commits(self) -> list[Completion]:
@@ -426,8 +426,8 @@ def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeyp
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
     monkeypatch.setattr("crdt_mor.events.ticket.JOB_EXPIRY_MS", 60_000)
     session_of(world.table).start()
-    job = Table.open(world.path, environment=SkewedEnvironment(50_000)).jobs.plan("upsert", SCHEMA)
-    world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))
+    job = Table(world.path, opening=Opening(environment=SkewedEnvironment(50_000))).jobs.plan("upsert", SCHEMA)
+    world.table = Table(world.path, opening=Opening(environment=SkewedEnvironment(50_000)))
     world.table.upsert(frame({"z": 1}))
     assert staged(job, ONE)[0].rows == 3
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.merge import at_once, overlay, visible
 from crdt_mor.merge.contributions import Contributions, gather
 from crdt_mor.store import MemoryStore
@@ -36,7 +36,7 @@ def rows(numbers: range | list[int], by: int = 0) -> pl.DataFrame:
 
 def made(store: Store, key: str | list[str]) -> Table:
     """A base file of ten row groups, and logs over it."""
-    table = Table.create(URI, SCHEMA, key=key, buckets=1, store=store)
+    table = Table.create(URI, SCHEMA, key=key, buckets=1, opening=Opening(store=store))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base_files, "ROW_GROUP_ROWS", 30)
         table.upsert(rows(range(LARGEST)))
@@ -92,7 +92,7 @@ def test_of_a_bucket_no_other_row_group_is_fetched() -> None:
     wide = pl.DataFrame({"id": range(20_000), "text": [texts[i : i + 64] for i in range(0, len(texts), 64)]})
     with bucket.counting(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(base_files, "ROW_GROUP_ROWS", 2_000)
-        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, store=bucket.store())
+        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, opening=Opening(store=bucket.store()))
         table.upsert(wide)
         table.maintenance.compact()
         path, footer = bucket.base_file()

@@ -77,7 +77,9 @@ def test_overwrites_and_first_loads_are_compressed_as_the_table_asks_for(make: M
     table.overwrite(frame(*MANY))
     assert codecs(place) == [{"LZ4"}]
     loaded = MemoryStore()
-    copy = mor.Table.create_from("copy", frame(*MANY), key="id", buckets=1, compression="lz4", store=loaded)
+    copy = mor.Table.create_from(
+        "copy", frame(*MANY), key="id", buckets=1, compression="lz4", opening=mor.Opening(store=loaded)
+    )
     assert codecs(Place("copy", loaded, by_uri=False)) == [{"LZ4"}]
     assert copy.properties == {"crdt_mor.compression": "lz4"}
 
@@ -259,7 +261,9 @@ def test_keys_of_several_columns_and_those_in_an_or_are_looked_up_too(monkeypatc
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("n", pa.int64())])
     rows = pl.DataFrame({"a": [i // 10 for i in range(100)], "b": [f"b{i % 10}" for i in range(100)]})
     rows = rows.with_columns(n=pl.int_range(100) * 37 % 100)
-    table = mor.Table.create("t", schema, key=["a", "b"], buckets=1, cluster_by="n", store=mor.store.MemoryStore())
+    table = mor.Table.create(
+        "t", schema, key=["a", "b"], buckets=1, cluster_by="n", opening=mor.Opening(store=mor.store.MemoryStore())
+    )
     table.upsert(rows)
     table.maintenance.compact()
     for condition in (
@@ -283,7 +287,13 @@ def test_a_key_whose_condition_is_decided_late_is_looked_up_too(monkeypatch: pyt
     monkeypatch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
     schema = pa.schema([("id", pa.int16()), ("n", pa.int64())])
     table = mor.Table.create(
-        "t", schema, key="id", buckets=1, cluster_by="n", merge={"n": Counter()}, store=mor.store.MemoryStore()
+        "t",
+        schema,
+        key="id",
+        buckets=1,
+        cluster_by="n",
+        merge={"n": Counter()},
+        opening=mor.Opening(store=mor.store.MemoryStore()),
     )
     table.upsert(pa.table({"id": range(40), "n": range(40)}, schema))
     table.maintenance.compact()
@@ -401,7 +411,7 @@ def test_filters_on_the_columns_skip_row_groups(
         buckets=1,
         cluster_by=["city", "day"],
         cluster_order=order,
-        store=mor.store.MemoryStore(),
+        opening=mor.Opening(store=mor.store.MemoryStore()),
     )
     table.upsert(rows)
     table.maintenance.compact()

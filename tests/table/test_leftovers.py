@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.events import rollback, sweep
 from crdt_mor.ground import threads
 from crdt_mor.ground.clock import SystemEnvironment
@@ -206,7 +206,7 @@ def test_a_write_looks_for_the_metadata_of_a_partition_once_however_many_files_i
     monkeypatch.setattr(threads, "THREADS", 1)
     schema = pa.schema([("k", pa.string()), ("day", pa.string())])
     store = WatchedStore(MemoryStore(SystemEnvironment().now_ms))
-    table = Table.create("t", schema, key="k", partition_by="day", buckets=8, store=store)
+    table = Table.create("t", schema, key="k", partition_by="day", buckets=8, opening=Opening(store=store))
     store.calls.clear()
     days = ["mon", "tue"] * 32
     table.upsert(pa.table({"k": [str(number) for number in range(64)], "day": days}, schema))

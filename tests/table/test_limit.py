@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.store import MemoryStore
 from crdt_mor.write import base_files
@@ -34,7 +34,12 @@ def rows(numbers: range, by: int) -> pl.DataFrame:
 def table(request: pytest.FixtureRequest) -> Table:
     """Two file slices of several row groups under logs that change, add and delete rows."""
     table = Table.create(
-        "t", rows(range(1), 0).to_arrow().schema, key="id", buckets=2, store=MemoryStore(), **MERGES[request.param]
+        "t",
+        rows(range(1), 0).to_arrow().schema,
+        key="id",
+        buckets=2,
+        opening=Opening(store=MemoryStore()),
+        **MERGES[request.param],
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base_files, "ROW_GROUP_ROWS", 20)
@@ -65,7 +70,7 @@ def test_of_a_bucket_no_row_group_is_fetched_beyond_the_limit() -> None:
     )
     with bucket.counting(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(base_files, "ROW_GROUP_ROWS", 2_000)
-        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, store=bucket.store())
+        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, opening=Opening(store=bucket.store()))
         table.upsert(wide)
         table.maintenance.compact()
         table.upsert(wide.head(10))

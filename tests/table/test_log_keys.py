@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.blocks import Slice
@@ -56,7 +56,7 @@ def with_logs(shape: str) -> tuple[WatchedStore, Table]:
     """A table with a base file of ten keys, and a log file each for the first of them; the last one deletes its key."""
     columns, key = SHAPES[shape]
     schema, store = pa.schema([*columns.items(), ("n", pa.int64())]), WatchedStore(MemoryStore())
-    table = Table.create("memory://keys", schema, key=key, buckets=1, store=store)
+    table = Table.create("memory://keys", schema, key=key, buckets=1, opening=Opening(store=store))
     table.upsert(pa.Table.from_pylist([row(shape, number) | {"n": 0} for number in range(10)], schema))
     table.maintenance.compact()
     for number in range(LOGS - 1):
@@ -89,7 +89,7 @@ def test_a_log_file_that_has_come_since_is_met() -> None:
     store, table = with_logs("a text")
     for _ in range(3):
         logs_opened(store, table, is_key("a text", 7))
-    other = Table.open("memory://keys", store=store)
+    other = Table("memory://keys", opening=Opening(store=store))
     other.upsert(pa.table({"id": ["7", "8"], "n": [5, 6]}))
     assert logs_opened(store, table, is_key("a text", 7))[1] == [5]
     assert logs_opened(store, table, is_key("a text", 8)) == (1, [6])

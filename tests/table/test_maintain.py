@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import PayloadError
 from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
@@ -161,7 +161,9 @@ def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> N
         would = [table.maintenance.clean(dry_run=True), table.maintenance.restore(first, dry_run=True)]
         return [*map(str, (*found.actions, *would))]
 
-    reader = Table.open("simulated", store=ScriptedStore(simulated.store, READ_ONLY), environment=simulated.environment)
+    reader = Table(
+        "simulated", opening=Opening(store=ScriptedStore(simulated.store, READ_ONLY), environment=simulated.environment)
+    )
     assert told(reader) == told(table)
     assert any("clean due" in said for said in told(reader))
 
@@ -336,7 +338,9 @@ def test_what_a_call_keeps_goes_before_what_the_table_says(simulated: Simulated)
 @pytest.mark.parametrize("open_before", [False, True])
 def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simulated, open_before: bool) -> None:
     store = WatchedStore(simulated.store)
-    table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    table = Table.create(
+        "listing", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=simulated.environment)
+    )
     hourly(table, 4)
     table.maintenance.compact()
     hourly(table, 4)
@@ -353,7 +357,9 @@ def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simu
 @pytest.mark.slow
 def test_a_clean_that_is_not_due_lists_the_table_only_where_a_file_could_go(simulated: Simulated) -> None:
     store = WatchedStore(simulated.store)
-    table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    table = Table.create(
+        "listing", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=simulated.environment)
+    )
     hourly(table, 4)
     table.maintenance.compact()
     run = engine._Run(session_of(table), Policies(keep_ms=24 * 3_600_000, readers_ms=0), dry_run=False)
@@ -419,7 +425,7 @@ def test_a_table_that_forbids_upkeep_says_so_and_nothing_is_changed(
     properties.write_text(re.sub(before, after, properties.read_text(), flags=re.MULTILINE))
     was = files(path)
     for dry_run in (True, False):
-        found = Table.open(path).maintenance.maintain(dry_run=dry_run)
+        found = Table(path).maintenance.maintain(dry_run=dry_run)
         assert [(action.service, action.state) for action in found.actions] == [("maintain", "refused")]
         assert found.ok, "a refusal is no failure"
         assert message in str(found)
@@ -427,7 +433,7 @@ def test_a_table_that_forbids_upkeep_says_so_and_nothing_is_changed(
         name: data for name, data in was.items() if "properties" not in name
     }
     with pytest.raises(InvalidInputError, match=message):
-        Table.open(path).maintenance.compact()
+        Table(path).maintenance.compact()
 
 
 # --- by writers -------------------------------------------------------------------------------------------------------
@@ -463,15 +469,15 @@ def test_a_table_can_ask_its_writers_to_compact_what_is_due(
 
 
 def test_a_writer_can_be_asked_and_another_can_decline(make: Make, place: Place) -> None:
-    table = make(buckets=1, maintain="off")
+    table = make(buckets=1, opening=Opening(maintain="off"))
     table.set_properties(EAGER | {"crdt_mor.maintain": "inline"})
     write(table, 3)
     assert kinds(table) == ["log"] * 3
     table.set_properties({"crdt_mor.maintain": None})
-    place.open(maintain="inline").upsert(frame(("z", "x", 1)))
+    place.open(opening=Opening(maintain="inline")).upsert(frame(("z", "x", 1)))
     assert kinds(table) == ["base"]
     with pytest.raises(InvalidInputError, match='maintain must be "inline", "off"'):
-        place.open(maintain="on")
+        place.open(opening=Opening(maintain="on"))  # type: ignore[arg-type]
 
 
 def test_a_write_of_many_processes_does_it_as_well(eager: Table, place: Place) -> None:
@@ -511,7 +517,7 @@ def test_upkeep_that_fails_fails_no_commit_and_is_told(
 
 
 def test_a_plan_that_a_dead_writer_left_is_finished_by_a_later_one(simulated: Simulated) -> None:
-    table = simulated.create(SCHEMA, key="id", buckets=1, maintain="inline")
+    table = simulated.create(SCHEMA, key="id", buckets=1, opening=Opening(maintain="inline"))
     table.set_properties(EAGER | {"crdt_mor.compaction.log_files": "3"})
     write(table, 2)
     left = table.maintenance.plans.schedule()
@@ -529,7 +535,7 @@ def test_nothing_is_asked_of_the_store_where_nothing_is_due(eager: Table, place:
     write(eager, 1)  # sweeps
     counts = []
     for mode in ("off", "inline"):
-        watched, store = place.watched(maintain=mode)
+        watched, store = place.watched(opening=Opening(maintain=mode))
         watched.upsert(frame(("a", "x", 1)))  # follows another process's event
         store.calls.clear()
         watched.upsert(frame(("a", "x", 1)))

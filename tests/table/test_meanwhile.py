@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
@@ -29,7 +29,7 @@ def is_version(path: str) -> bool:
 
 
 def opened(place: Simulated, store: Store) -> Table:
-    return Table.open("simulated", store=store, environment=place.environment)
+    return Table("simulated", opening=Opening(store=store, environment=place.environment))
 
 
 def test_an_older_write_that_ends_while_a_delete_is_made_brings_no_erased_row() -> None:
@@ -128,5 +128,5 @@ def test_the_first_version_is_put_again_where_its_put_got_no_reply(lands: bool) 
     table.upsert(rows("a", "b"))
     table.maintenance.migrate("there", store=target)
     assert no_reply.called
-    moved = Table.open("there", store=target, environment=place.environment)
+    moved = Table("there", opening=Opening(store=target, environment=place.environment))
     assert sorted(moved.scan().to_polars()["id"]) == ["a", "b"]

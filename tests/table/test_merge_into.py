@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, MergeInto, Table
+from crdt_mor import InvalidInputError, MergeInto, Opening, Table
 from crdt_mor.api.merge_into import Merged
 from crdt_mor.errors import PartitionNotInKeyWarning, SchemaMismatchError
 from crdt_mor.ground.deadlines import current_operation
@@ -30,7 +30,9 @@ NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
 def make(schema: pa.Schema = NUMBERS, **settings: Any) -> Table:
-    return Table.create("memory", schema, **{"store": MemoryStore(), "key": "id", "buckets": 2, **settings})
+    return Table.create(
+        "memory", schema, **{"opening": Opening(store=MemoryStore()), "key": "id", "buckets": 2, **settings}
+    )
 
 
 def numbers(**values: int | None) -> pa.Table:
@@ -323,7 +325,9 @@ CLAUSES: dict[str, tuple[Callable[[MergeInto], MergeInto], str]] = {
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_row_that_comes_late_is_refused_with_the_condition_that_leaves_it_out(clause: str) -> None:
     rows = pa.table({"id": ["a", "b"], LATE: [5, 5]})
-    table = Table.create("memory", rows.schema, key="id", ordering=LATE, buckets=1, store=MemoryStore())
+    table = Table.create(
+        "memory", rows.schema, key="id", ordering=LATE, buckets=1, opening=Opening(store=MemoryStore())
+    )
     table.upsert(rows)
     late = table.merge(pa.table({"id": ["a"], LATE: [4]}), source_alias="s", target_alias="t")
     condition = f's."{LATE}" > t."{LATE}"'
@@ -349,17 +353,17 @@ def test_a_block_of_its_own_is_serializable() -> None:
 
 def test_it_meets_the_rows_of_writes_that_began_before_it() -> None:
     table = filled()
-    straggler = Table.open("memory", store=store_of(table)).transaction()
+    straggler = Table("memory", opening=Opening(store=store_of(table))).transaction()
     straggler.__enter__()
     straggler.upsert(numbers(a=100, d=4))
 
     class Waiting(SimulatedEnvironment):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
-            Table.open("memory", store=store_of(table)).upsert(numbers(b=50))  # comes after it
+            Table("memory", opening=Opening(store=store_of(table))).upsert(numbers(b=50))  # comes after it
             straggler.__exit__(None, None, None)
 
-    own = Table.open("memory", store=store_of(table), environment=Waiting())
+    own = Table("memory", opening=Opening(store=store_of(table), environment=Waiting()))
     merge = own.merge(numbers(a=1, b=1, d=1, e=1)).when_matched_update({"n": "target.n + source.n"})
     done = merge.when_not_matched_insert_all().execute()
     assert (done.updated, done.inserted) == (3, 1)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import CrdtMorError, InvalidInputError, Merged, MergeInto, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Merged, MergeInto, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.parts import MergePart, MergeSpread, PartDone
 from crdt_mor.store import MemoryStore
@@ -56,9 +56,8 @@ def in_parts(
 
 def make(schema: pa.Schema = SCHEMA, **settings: Any) -> Table:
     clock = SimulatedEnvironment()
-    return Table.create(
-        "m", schema, **{"key": "id", "store": MemoryStore(clock.now_ms), "environment": clock, **settings}
-    )
+    opening = Opening(store=MemoryStore(clock.now_ms), environment=clock)
+    return Table.create("m", schema, **{"key": "id", "opening": opening, **settings})
 
 
 def filled(table: Table) -> Table:
@@ -242,7 +241,7 @@ def test_a_token_makes_it_once_and_an_earlier_write_is_waited_for() -> None:
     done, _ = in_parts(table, SOURCE, upserting, token=("job", 1))
     again, given = in_parts(table, SOURCE, upserting, token=("job", 1))
     assert (again.repeated, again.version, again.updated, given) == (True, done.version, 0, [])
-    other = Table.open("m", store=table._store, environment=SimulatedEnvironment(stem="other"))
+    other = Table("m", opening=Opening(store=table._store, environment=SimulatedEnvironment(stem="other")))
     with other.transaction() as tx:
         tx.upsert(frame(("k4", "us", 400, 0.0)))
         with pytest.raises(EarlierWritePendingError):

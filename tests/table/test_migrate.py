@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SnapshotExpiredError, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table, Transaction
 from crdt_mor.errors import (
     CheckpointExpiredError,
     TableArrivingError,
@@ -239,8 +239,8 @@ def test_the_layout_comes_along_or_is_another(make: Make, there: Place, move: Mo
     with pytest.raises(InvalidInputError, match="a cluster_by column does not exist"):
         third.open().maintenance.migrate("fourth", store=MemoryStore(), cluster_by="nothing")
     third.open().maintenance.migrate("fourth", store=(last := MemoryStore()), cluster_by=())
-    assert Table.open("fourth", store=last).properties == kept
-    assert ids(Table.open("fourth", store=last)) == ROWS
+    assert Table("fourth", opening=Opening(store=last)).properties == kept
+    assert ids(Table("fourth", opening=Opening(store=last))) == ROWS
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -331,10 +331,10 @@ def test_what_is_pending_is_rolled_back(table: Table, there: Place, move: Move) 
 def test_a_writer_that_died_is_given_up() -> None:
     environment = SimulatedEnvironment()
     store, target = MemoryStore(environment.now_ms), MemoryStore(environment.now_ms)
-    table = Table.create("t", SCHEMA, key="id", store=store, environment=environment)
+    table = Table.create("t", SCHEMA, key="id", opening=Opening(store=store, environment=environment))
     table.upsert(frame(*ROWS))
     other = SimulatedEnvironment(stem="dead")  # its time stands still, and so do its heartbeats
-    begun(Table.open("t", store=store, environment=other), ("p", "eu", 1))
+    begun(Table("t", opening=Opening(store=store, environment=other)), ("p", "eu", 1))
     done = table.maintenance.migrate("moved", store=target)
     assert done.rows == 4
     assert done.turned_away >= timedelta(minutes=1)
@@ -420,11 +420,11 @@ def test_the_new_table_answers_for_no_moment_before_it_was_opened(table: Table, 
 def test_times_go_on_after_those_of_the_old_table() -> None:
     ahead, behind = SimulatedEnvironment(1_700_000_050_000, stem="ahead"), SimulatedEnvironment()
     store, target = MemoryStore(behind.now_ms), MemoryStore(behind.now_ms)
-    table = Table.create("t", SCHEMA, key="id", store=store, environment=ahead)
+    table = Table.create("t", SCHEMA, key="id", opening=Opening(store=store, environment=ahead))
     last = table.upsert(frame(*ROWS))
-    late = Table.open("t", store=store, environment=behind)
+    late = Table("t", opening=Opening(store=store, environment=behind))
     late.maintenance.migrate("moved", store=target)
-    commit = Table.open("moved", store=target, environment=behind).upsert(frame(("x", "eu", 1)))
+    commit = Table("moved", opening=Opening(store=target, environment=behind)).upsert(frame(("x", "eu", 1)))
     assert commit.requested_at > last.completed_at
 
 
@@ -442,12 +442,12 @@ def test_history_that_a_migration_follows_is_kept(table: Table, there: Place, mo
 def test_a_clean_leaves_the_files_that_a_migration_has_still_to_follow(keep: timedelta) -> None:
     environment = SimulatedEnvironment()
     here, there = MemoryStore(environment.now_ms), MemoryStore(environment.now_ms)
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here, environment=environment)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=here, environment=environment))
     table.upsert(frame(*ROWS))
     kept: list[tuple[int, list[tuple[object, ...]]]] = []
 
     def others() -> None:
-        other = Table.open("t", store=here, environment=environment)
+        other = Table("t", opening=Opening(store=here, environment=environment))
         for number in range(6):
             environment.sleep(1_200)
             kept.append((other.upsert(frame(("a", "eu", number), (f"k{number}", "us", number))).version, ids(other)))
@@ -456,7 +456,7 @@ def test_a_clean_leaves_the_files_that_a_migration_has_still_to_follow(keep: tim
                 other.maintenance.clean(keep=keep, readers=timedelta(0))
 
     table.maintenance.migrate("moved", store=there, on_progress=at("copy", others))
-    assert ids(Table.open("moved", store=there, environment=environment)) == ids(table) == kept[-1][1]
+    assert ids(Table("moved", opening=Opening(store=there, environment=environment))) == ids(table) == kept[-1][1]
     assert [ids(table, as_of=version) for version, _ in kept] == [rows for _, rows in kept]
 
 
@@ -548,7 +548,7 @@ def test_a_migration_is_given_up(table: Table, there: Place, move: Move, phase: 
     table.maintenance.restore(1)  # nothing is known of the migration any more
     again = MemoryStore()
     table.maintenance.migrate("again", store=again)
-    assert ids(Table.open("again", store=again)) == ids(table)
+    assert ids(Table("again", opening=Opening(store=again))) == ids(table)
 
 
 def test_what_another_process_gives_up_ends_for_all(table: Table, there: Place, move: Move) -> None:
@@ -594,21 +594,25 @@ def test_a_migration_that_is_given_up_while_another_process_announces_it_leaves_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here, there, elsewhere = MemoryStore(), MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=here))
     table.upsert(frame(*ROWS))
     with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
-    beside(monkeypatch, "announce", lambda *_: Table.open("t", store=here).maintenance.cancel_migration(store=there))
+    beside(
+        monkeypatch,
+        "announce",
+        lambda *_: Table("t", opening=Opening(store=here)).maintenance.cancel_migration(store=there),
+    )
     with pytest.raises(TableArrivingError, match="cancelled"):
-        Table.open("t", store=here).maintenance.migrate("moved", store=there)
+        Table("t", opening=Opening(store=here)).maintenance.migrate("moved", store=there)
     assert tail_of(table).moving is None
     table.maintenance.migrate("elsewhere", store=elsewhere)
-    assert ids(Table.open("elsewhere", store=elsewhere)) == ROWS
+    assert ids(Table("elsewhere", opening=Opening(store=elsewhere))) == ROWS
 
 
 def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_call() -> None:
     here, there = MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=here))
     table.upsert(frame(*ROWS))
     with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
@@ -624,7 +628,7 @@ def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_
 
 def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made() -> None:
     here, there = MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=here))
     table.upsert(frame(*ROWS))
     with pytest.raises(ProcessDied):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
@@ -634,12 +638,12 @@ def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made
     with pytest.raises(InvalidInputError, match=r"calling migrate with its address.*asked=elsewhere"):
         table.maintenance.migrate("elsewhere", store=empty)
     other = MemoryStore()
-    Table.create("moved", SCHEMA, key="id", buckets=1, store=other)
+    Table.create("moved", SCHEMA, key="id", buckets=1, opening=Opening(store=other))
     with pytest.raises(InvalidInputError, match=r"removed=True.*found=another table"):
         table.maintenance.cancel_migration(store=other)
     assert table.maintenance.cancel_migration(store=other, removed=True)
     table.upsert(frame(("x", "eu", 1)))
-    Table.open("moved", store=other).upsert(frame(("x", "eu", 1)))
+    Table("moved", opening=Opening(store=other)).upsert(frame(("x", "eu", 1)))
 
 
 # --- crashes ----------------------------------------------------------------------------------------------------------
@@ -652,7 +656,12 @@ class Scene:
         self.environment = SimulatedEnvironment()
         self.source, self.target = MemoryStore(self.environment.now_ms), MemoryStore(self.environment.now_ms)
         table = Table.create(
-            "t", SCHEMA, key="id", merge={"n": Counter()}, buckets=1, store=self.source, environment=self.environment
+            "t",
+            SCHEMA,
+            key="id",
+            merge={"n": Counter()},
+            buckets=1,
+            opening=Opening(store=self.source, environment=self.environment),
         )
         table.upsert(frame(*ROWS), token=("app", 1))
         table.delete(keys=["d"])
@@ -661,7 +670,7 @@ class Scene:
         """Migrate in a process that dies at that change; whether it came to the end."""
         dying = Dying(at=at, after=after)
         source, target = (ScriptedStore(store, dying) for store in (self.source, self.target))
-        table = Table.open("t", store=source, environment=self.environment)
+        table = Table("t", opening=Opening(store=source, environment=self.environment))
         try:
             table.maintenance.migrate("moved", store=target, buckets=2, on_progress=self.beside, **wanted)
         except ProcessDied:
@@ -671,12 +680,12 @@ class Scene:
     def beside(self, progress: MigrationProgress) -> None:
         """Somebody writes once, when the copy is there; a process that dies before it says so does not let them."""
         if progress.phase == "copy":
-            table = Table.open("t", store=self.source, environment=self.environment)
+            table = Table("t", opening=Opening(store=self.source, environment=self.environment))
             table.upsert(frame(("a", "us", 10), ("e", "us", 5)), token=("app", 2))
 
     def check(self) -> None:
-        moved = Table.open("moved", store=self.target, environment=self.environment)
-        old = Table.open("t", store=self.source, environment=self.environment)
+        moved = Table("moved", opening=Opening(store=self.target, environment=self.environment))
+        old = Table("t", opening=Opening(store=self.source, environment=self.environment))
         written = [("a", "us", 11), ("b", "eu", 2), ("c", "us", 3), ("e", "us", 5)]
         assert ids(moved) == ids(old)
         assert ids(old) in (written, ROWS[:3])
@@ -722,15 +731,15 @@ def test_a_process_may_die_giving_up_and_another_one_goes_on(every: int) -> None
         assert not scene.lives(40, after=True)
         dying = Dying(at=moment, after=True)
         source, target = (ScriptedStore(store, dying) for store in (scene.source, scene.target))
-        table = Table.open("t", store=source, environment=scene.environment)
+        table = Table("t", opening=Opening(store=source, environment=scene.environment))
         try:
             table.maintenance.cancel_migration(store=target)
         except ProcessDied:
-            table = Table.open("t", store=scene.source, environment=scene.environment)
+            table = Table("t", opening=Opening(store=scene.source, environment=scene.environment))
             table.maintenance.cancel_migration(store=scene.target)
             table.upsert(frame(("y", "eu", 1)))
             with pytest.raises(TableArrivingError):
-                Table.open("moved", store=scene.target, environment=scene.environment).upsert(frame(*ROWS))
+                Table("moved", opening=Opening(store=scene.target, environment=scene.environment)).upsert(frame(*ROWS))
         else:
             return
     pytest.fail("it never came to its end")
@@ -740,7 +749,7 @@ def test_two_processes_migrate_at_once(table: Table, there: Place, move: Move) -
     reports: list[Migrated] = []
 
     def begin_as_well() -> None:
-        reports.append(move(Table.open(table.uri, storage_options=table.storage_options), buckets=3))
+        reports.append(move(Table(table.uri, storage_options=table.storage_options), buckets=3))
 
     first = at("copy", begin_as_well) if there.by_uri else None
     reports.append(move(table, buckets=3, on_progress=first))
@@ -751,30 +760,30 @@ def test_two_processes_migrate_at_once(table: Table, there: Place, move: Move) -
 def test_a_process_opens_the_new_table_while_another_one_aims_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one saw that the old table was closed, and notes the step that follows, in which nothing is."""
     here, there = MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=here))
     table.upsert(frame(*ROWS))
     aimed: list[Timeline] = []
 
     def aim(publisher: TablePublisher, known: Timeline, source: Timeline, _: object) -> None:
-        other = session_of(Table.open("moved", store=there))
+        other = session_of(Table("moved", opening=Opening(store=there)))
         aimed.append(other.run(migration.aim(publisher, known, source.clock, 0)))
 
     beside(monkeypatch, "open_target", aim)
     moved = table.maintenance.migrate("moved", store=there)
     assert aimed
     assert moved.rows == len(ROWS)
-    assert ids(Table.open("moved", store=there)) == ROWS
+    assert ids(Table("moved", opening=Opening(store=there))) == ROWS
     with pytest.raises(TableMovedError):
         table.upsert(frame(("x", "eu", 1)))
 
 
 def test_opening_a_moved_table_warns_of_the_new_address() -> None:
     store, target = MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", partition_by="region", store=store)
+    table = Table.create("t", SCHEMA, key="id", partition_by="region", opening=Opening(store=store))
     table.upsert(frame(*ROWS))
     assert table.inspect.migration() is None
     table.maintenance.migrate("moved", store=target)
-    for read in (lambda: Table.open("t", store=store), table.changes):
+    for read in (lambda: Table("t", opening=Opening(store=store)), table.changes):
         with pytest.warns(TableMovedWarning, match=r"open the new address\. moved_to=moved") as told:
             read()
         assert told[0].filename == __file__
@@ -782,18 +791,18 @@ def test_opening_a_moved_table_warns_of_the_new_address() -> None:
     assert status is not None
     assert (status.role, status.phase, status.uri) == ("source", "closed", "moved")
     assert status.since is not None
-    assert Table.open("moved", store=target).inspect.migration() is None
+    assert Table("moved", opening=Opening(store=target)).inspect.migration() is None
 
 
 def test_inspect_migration_under_way_names_the_other_table(monkeypatch: pytest.MonkeyPatch) -> None:
     store, target = MemoryStore(), MemoryStore()
-    table = Table.create("t", SCHEMA, key="id", partition_by="region", store=store)
+    table = Table.create("t", SCHEMA, key="id", partition_by="region", opening=Opening(store=store))
     table.upsert(frame(*ROWS))
     seen = []
 
     def look(_: object) -> None:
         for name, place in (("t", store), ("moved", target)):
-            status = Table.open(name, store=place).inspect.migration()
+            status = Table(name, opening=Opening(store=place)).inspect.migration()
             seen.append(None if status is None else (status.role, status.phase, status.uri))
 
     table.maintenance.migrate("moved", store=target, on_progress=look)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.errors import FutureSnapshotError
 from crdt_mor.log import publish
 from crdt_mor.model.instant import from_ms, to_datetime
@@ -28,7 +28,9 @@ class Lake:
     def __init__(self) -> None:
         self.environment = SimulatedEnvironment(int(EVENING.timestamp() * 1000))
         self.store = MemoryStore(self.environment.now_ms)
-        self.table = Table.create("lake", SCHEMA, key="k", store=self.store, environment=self.environment)
+        self.table = Table.create(
+            "lake", SCHEMA, key="k", opening=Opening(store=self.store, environment=self.environment)
+        )
         self.opened = 0
         self.put("a")
 
@@ -39,7 +41,7 @@ class Lake:
         """The table, as a process whose machine's clock is behind opens it."""
         self.opened += 1
         environment = SimulatedEnvironment(self.environment.now_ms() - behind_ms, f"process {self.opened} ")
-        return Table.open("lake", store=store or self.store, environment=environment)
+        return Table("lake", opening=Opening(store=store or self.store, environment=environment))
 
     def objects(self) -> set[str]:
         return {stat.path for folder in ("", ".hoodie") for stat in self.store.walk(folder)}
@@ -199,7 +201,7 @@ def test_who_may_only_read_a_folder_gets_what_others_have_decided(fast_path: Any
     moment = to_datetime(commit.completed_at) + timedelta(milliseconds=2)
     for folder, _, _ in os.walk(fast_path):
         os.chmod(folder, 0o755)
-    reader = Table.open(path)
+    reader = Table(path)
     os.seteuid(65534)
     try:
         with pytest.raises(FutureSnapshotError, match=f"cannot publish one.*newest_decided={commit.completed_at}"):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
 from crdt_mor.payloads import Counter, Distinct, LatestBy, Max, MVRegister, ORSet
 from tests.tiers import slow
 
@@ -22,7 +22,12 @@ SCHEMA = pl.Schema({"name": pl.String, "country": pl.String, "year": pl.Int32, "
 
 
 def make(**settings: Any) -> Table:
-    made_with = {"key": "name", "partition_by": ["country", "year"], "store": mor.store.MemoryStore(), **settings}
+    made_with = {
+        "key": "name",
+        "partition_by": ["country", "year"],
+        "opening": Opening(store=mor.store.MemoryStore()),
+        **settings,
+    }
     table = Table.create("people", SCHEMA, **made_with)
     table.upsert(frame(("ada", "UK", 1, 36), ("bob", "US", 1, 40), ("eve", "FR", 1, 20)))
     return table
@@ -43,7 +48,9 @@ def test_a_table_in_which_a_key_may_live_twice_is_warned_of() -> None:
         make()
     assert told[0].filename == __file__
     with pytest.warns(mor.errors.PartitionNotInKeyWarning, match=r"columns=\['country'\]"):
-        Table.create_from("u", frame(), key=["name"], partition_by="country", store=mor.store.MemoryStore())
+        Table.create_from(
+            "u", frame(), key=["name"], partition_by="country", opening=Opening(store=mor.store.MemoryStore())
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(key=["name", "country", "year"])
@@ -91,7 +98,13 @@ def test_a_row_of_several_writes_moves_as_readers_see_it(
     merge: Any, total: int, in_parts: bool, compacted: bool
 ) -> None:
     table = Table.create(
-        "t", MERGED, key="id", partition_by="land", merge=merge, store=mor.store.MemoryStore(), buckets=1
+        "t",
+        MERGED,
+        key="id",
+        partition_by="land",
+        merge=merge,
+        opening=Opening(store=mor.store.MemoryStore()),
+        buckets=1,
     )
     for _ in range(2):
         table.upsert(merged_rows("DE"))
@@ -163,11 +176,11 @@ def test_an_update_of_a_partition_names_move() -> None:
 
 def test_what_an_earlier_write_gives_a_row_moves_with_it() -> None:
     store = mor.store.MemoryStore()
-    table = make(store=store)
+    table = make(opening=Opening(store=store))
     with table.transaction() as tx:
         tx.upsert(frame(("ada", "UK", 1, 99)))
         with pytest.raises(mor.errors.EarlierWritePendingError):
-            Table.open("people", store=store).move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
+            Table("people", opening=Opening(store=store)).move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
     assert table.move(["ada"], partition={"country": "FR"}).updated == 1
     assert shown(table)[0] == ("ada", "FR", 1, 99)
 
@@ -199,7 +212,7 @@ def test_rows_move_in_a_block_of_several_statements() -> None:
 )
 def test_a_row_moves_to_a_partition_of_any_type(kind: pa.DataType, value: object) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", kind)])
-    table = Table.create("t", schema, key="id", partition_by="at", store=mor.store.MemoryStore())
+    table = Table.create("t", schema, key="id", partition_by="at", opening=Opening(store=mor.store.MemoryStore()))
     table.upsert(pa.table({"id": [1], "at": pa.nulls(1)}, schema))
     assert table.move([1], partition={"at": value}).updated == (value is not None)
     assert table.scan().to_arrow()["at"].to_pylist() == [value]

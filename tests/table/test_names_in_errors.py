@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, Table
+from crdt_mor import CrdtMorError, Opening, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.payloads import Counter, ORSet
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {"buckets": 1, "ordering": AT, "partition_by": [LAND]
 
 def odd() -> Table:
     """A table with columns whose names are none that files have."""
-    return Table.create("memory", SCHEMA, store=MemoryStore(), **SETTINGS)
+    return Table.create("memory", SCHEMA, opening=Opening(store=MemoryStore()), **SETTINGS)
 
 
 def renamed() -> Table:
@@ -45,7 +45,7 @@ def renamed() -> Table:
     key, land, at, _ = IN_FILES
     schema = pa.schema([field.with_name(name) for field, name in zip(SCHEMA, IN_FILES, strict=True)])
     settings: dict[str, Any] = {"key": [key, land], "ordering": at, "partition_by": [land]}
-    table = Table.create("memory", schema, store=MemoryStore(), **{**SETTINGS, **settings})
+    table = Table.create("memory", schema, opening=Opening(store=MemoryStore()), **{**SETTINGS, **settings})
     table.alter(rename=dict(zip(IN_FILES, SCHEMA.names, strict=True)))
     return table
 
@@ -120,7 +120,9 @@ WRONG: dict[str, tuple[Callable[[Table], object], str]] = {
 
 def plain_for_one() -> Table:
     """A table with one name that files have not, in the check's text."""
-    return Table.create("memory", SCHEMA, key=KEY, buckets=1, store=MemoryStore(), check={"plus": f'"{COUNT}" > 0'})
+    return Table.create(
+        "memory", SCHEMA, key=KEY, buckets=1, opening=Opening(store=MemoryStore()), check={"plus": f'"{COUNT}" > 0'}
+    )
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -144,7 +146,8 @@ def test_an_error_has_shown_names_in_its_values_and_within_quotes_in_its_sentenc
 
 def test_an_error_of_a_column_that_took_the_name_of_another_has_each_name_once() -> None:
     table = Table.create("memory", pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]), key="a",
-                         buckets=1, store=MemoryStore(), check={"plus": "b > c"}, not_null=["c"])  # fmt: skip
+                         buckets=1,
+                         opening=Opening(store=MemoryStore()), check={"plus": "b > c"}, not_null=["c"])  # fmt: skip
     table.alter(rename={"b": "d", "c": "b"})
     with pytest.raises(ConstraintViolationError) as raised:
         table.upsert(pa.table({"a": ["x"], "d": [1], "b": [2]}))
@@ -173,5 +176,5 @@ def test_no_refusal_of_a_new_table_has_a_name_of_files() -> None:
             makes.append(lambda **given: Table.create("memory", rows.schema, **given))  # noqa: B023
         for make in makes:
             with pytest.raises(CrdtMorError) as raised:
-                make(key=[KEY], buckets=1, store=MemoryStore(), **settings)
+                make(key=[KEY], buckets=1, opening=Opening(store=MemoryStore()), **settings)
             assert not [name for name in MADE if name in str(raised.value)], str(raised.value)

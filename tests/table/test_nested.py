@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.store import MemoryStore
@@ -63,7 +63,7 @@ A_GROWN = {**A, "z": None}
 
 def table_of(kind: pa.DataType, **settings: Any) -> Table:
     schema = pa.schema([("id", LONG), ("n", LONG), ("c", kind)])
-    options: dict[str, Any] = {"key": "id", "buckets": 1, "store": MemoryStore(), **settings}
+    options: dict[str, Any] = {"key": "id", "buckets": 1, "opening": Opening(store=MemoryStore()), **settings}
     return Table.create("t", schema, **options)
 
 
@@ -188,7 +188,7 @@ def test_frames_of_polars_add_fields_in_ordinary_types() -> None:
 @each_around
 def test_two_writers_that_grow_one_struct_at_once_meet(around: Around) -> None:
     store = MemoryStore()
-    one, two = table_of(around.kind(OLD), store=store), Table.open("t", store=store)
+    one, two = table_of(around.kind(OLD), opening=Opening(store=store)), Table("t", opening=Opening(store=store))
     with one.transaction() as first, two.transaction() as second:
         first.upsert(frame(around, struct(v=INT, x=INT), k1={"v": 1, "x": 1}), schema_mode="merge")
         second.upsert(frame(around, struct(w=TEXT, x=LONG), k2={"w": "w", "x": 1 << 40}), schema_mode="merge")

@@ -67,7 +67,9 @@ def durations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(**settings: Any) -> mor.Table:
     schema = pa.schema([("id", pa.int64()), ("took", pa.duration("ms")), ("laps", pa.list_(MICROSECONDS))])
-    table = mor.Table.create("t", schema, buckets=1, store=MemoryStore(), **{"key": "id", **settings})
+    table = mor.Table.create(
+        "t", schema, buckets=1, opening=mor.Opening(store=MemoryStore()), **{"key": "id", **settings}
+    )
     table.upsert(rows((1, S, [S, None]), (2, 2 * S, [])))
     return table
 

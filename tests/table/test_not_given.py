@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base_file import read_footer
 from crdt_mor.ground.parquet import ParquetSource
@@ -122,7 +122,7 @@ def names(folder: Path) -> list[str]:
 def failing_table(sound: Path, times: dict[str, int]) -> Table:
     """The table, some of whose objects are not given from now on."""
     store = ScriptedStore(LocalStore(sound), as_it_is)
-    table = Table.open(sound, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
+    table = Table(sound, opening=Opening(store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given.")))
     store.script = failing(times)
     return table
 

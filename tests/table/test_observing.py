@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.planners.way import BLOCK
 from crdt_mor.telemetry import instrument
 from tests.inside import completions_of
@@ -73,9 +73,9 @@ def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
 def test_each_process_tells_of_its_own_part_of_a_group_and_its_publisher_of_the_files(simulated: Simulated) -> None:
     table = simulated.create(schema=SCHEMA, key="id", name="events")
     table.upsert(frame(("a", "eu")))
-    other = in_a_crowd(Table.open("simulated", store=simulated.store, environment=simulated.environment))
+    other = in_a_crowd(Table("simulated", opening=Opening(store=simulated.store, environment=simulated.environment)))
     store = meanwhile(simulated.store, lambda: other.upsert(frame(("b", "eu"), ("c", "eu"))))
-    mine = in_a_crowd(Table.open("simulated", store=store, environment=simulated.environment))
+    mine = in_a_crowd(Table("simulated", opening=Opening(store=store, environment=simulated.environment)))
     told = list[mor.observing.CommitEvent]()
     with mor.observe(lambda event: told.append(event) if isinstance(event, mor.observing.CommitEvent) else None):
         mine.delete(keys=["a"])
@@ -123,14 +123,14 @@ def test_a_silent_writer_that_is_given_up_is_a_warning(
 
 def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events: list[mor.observing.Event]) -> None:
     simulated.create(schema=SCHEMA, key="id")
-    other = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
+    other = mor.Table("simulated", opening=mor.Opening(store=simulated.store, environment=simulated.environment))
     other.upsert(frame(("b", "eu")))
     events.clear()
     racing = first(
         "put", lambda path: "/timeline/" in path and "crdt_mor" in path, lambda: other.upsert(frame(("b", "eu")))
     )
     store = ScriptedStore(simulated.store, racing)
-    table = mor.Table.open("simulated", store=store, environment=simulated.environment)
+    table = mor.Table("simulated", opening=mor.Opening(store=store, environment=simulated.environment))
     table.upsert(frame(("a", "eu")))
     lost = [event for event in events if isinstance(event, mor.observing.RaceLostEvent)]
     assert [event.attempt for event in lost] == [1]

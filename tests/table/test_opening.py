@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import TableReplacedError
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.log import opening
@@ -23,7 +23,7 @@ REQUESTS = 10
 
 
 def made(bucket: Bucket) -> Table:
-    table = Table.create(URI, {"id": pl.String}, key="id", buckets=1, store=bucket.store())
+    table = Table.create(URI, {"id": pl.String}, key="id", buckets=1, opening=Opening(store=bucket.store()))
     for number in range(3):
         table.set_properties({"number": str(number)})
     return table
@@ -73,7 +73,7 @@ def test_the_newest_version_is_found_whatever_comes_between(
                         store.put(version_path(before), old.replace(b'"nonce":"', b'"nonce":"late-'))
 
                 with one_after_another(order, at, meanwhile):
-                    opened = Table.open(URI, store=bucket.store())
+                    opened = Table(URI, opening=Opening(store=bucket.store()))
                 assert before <= session_of(opened).known_tail().version <= writer.version
                 assert opened.properties == writer.properties
                 if is_ghost_left and versions > 3:
@@ -93,7 +93,7 @@ def test_a_table_that_is_made_anew_meanwhile_is_not_taken_for_the_one_that_was_o
 
         for at in range(2, REQUESTS - 1):  # the last one is of Hudi's timeline
             with one_after_another(0, at, meanwhile), pytest.raises(TableReplacedError):
-                Table.open(URI, store=bucket.store())
+                Table(URI, opening=Opening(store=bucket.store()))
 
 
 def test_a_setting_that_changes_while_a_table_is_opened_or_after_that_stops_the_first_write() -> None:
@@ -110,7 +110,7 @@ def test_a_setting_that_changes_while_a_table_is_opened_or_after_that_stops_the_
                 store.put(PROPERTIES, encode_table(properties | {"hoodie.table.metadata.partitions": "files"}))
 
             with one_after_another(0, at, meanwhile):
-                table = Table.open(URI, store=bucket.store())
+                table = Table(URI, opening=Opening(store=bucket.store()))
             if at == REQUESTS:
                 meanwhile()
             with pytest.raises(InvalidInputError, match="metadata table"):

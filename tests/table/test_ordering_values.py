@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.payloads import LatestBy
 from crdt_mor.store import MemoryStore
 
@@ -21,7 +21,7 @@ def rows(*given: tuple[str, float | None, int | None]) -> pa.Table:
 
 
 def made(**settings: Any) -> Table:
-    return Table.create("t", SCHEMA, key="id", buckets=1, store=MemoryStore(), **settings)
+    return Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=MemoryStore()), **settings)
 
 
 def with_nan(monkeypatch: pytest.MonkeyPatch) -> Table:

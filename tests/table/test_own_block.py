@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.own_blocks import _OPEN
 from crdt_mor.services.erasure import open_erasures
@@ -27,7 +27,9 @@ def rows(n: int) -> pl.DataFrame:
 
 @pytest.fixture
 def table() -> Table:
-    made = Table.create("t", {"id": pl.String, "n": pl.Int64}, key="id", buckets=1, store=MemoryStore())
+    made = Table.create(
+        "t", {"id": pl.String, "n": pl.Int64}, key="id", buckets=1, opening=Opening(store=MemoryStore())
+    )
     made.upsert(rows(1))
     return made
 
@@ -61,7 +63,7 @@ def test_a_statement_that_waits_for_its_own_thread_is_refused_at_once_and_the_bl
         with pytest.raises(InvalidInputError, match=r"tx\.update"):
             VERBS[verb](table)
         with pytest.raises(InvalidInputError, match=r"tx\.update"):
-            VERBS[verb](Table.open("t", store=session_of(table).store))
+            VERBS[verb](Table("t", opening=Opening(store=session_of(table).store)))
     assert table.to_polars()["n"].to_list() == [9]
     assert not tail_of(table).pending
     assert not tail_of(table).rules
@@ -80,7 +82,9 @@ def test_update_beside_a_block_of_another_thread_waits_for_it(table: Table) -> N
 
 def test_update_of_another_partition_than_the_own_block_declares_is_done() -> None:
     schema = {"p": pl.String, "id": pl.String, "n": pl.Int64}
-    table = Table.create("t", schema, key=["p", "id"], partition_by="p", buckets=1, store=MemoryStore())
+    table = Table.create(
+        "t", schema, key=["p", "id"], partition_by="p", buckets=1, opening=Opening(store=MemoryStore())
+    )
     table.upsert(pl.DataFrame({"p": ["x", "y"], "id": ["a", "a"], "n": [1, 1]}))
     with table.transaction(partitions=["x"]):
         assert table.update({"n": "n + 1"}, where="p = 'y'").rows == 1

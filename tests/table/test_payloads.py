@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, PartialUpdate, Payload, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Payload, Table, Transaction
 from crdt_mor.errors import (
     LawError,
     PayloadError,
@@ -247,7 +247,7 @@ def python(script: str, *arguments: str, folder: Path = REPO) -> list[str]:
 READ_AND_WRITE = """
 import json, sys
 from crdt_mor import Table
-table = Table.open(sys.argv[1], payloads=sys.argv[2:])
+table = Table(sys.argv[1], payloads=sys.argv[2:])
 print(json.dumps(table.scan().to_arrow().to_pylist()))
 table.upsert(table.scan().to_arrow())
 table.maintenance.compact()
@@ -270,7 +270,7 @@ import sys
 from crdt_mor import CrdtMorError, Table
 import pyarrow as pa
 import acme_payloads
-table = Table.open(sys.argv[1])
+table = Table(sys.argv[1])
 for attempt in (
     lambda: table.upsert(pa.table({"id": ["a"], "c": ["x"]})),
     lambda: table.delete(keys=["a"]),
@@ -348,7 +348,7 @@ def test_a_payload_that_is_not_here_is_refused_and_nothing_is_begun(
     put(make({"n": Counter(), "v": Longest()}), {"id": "a", "n": 1, "v": "x"})
     file = Path(path, ".hoodie/hoodie.properties")
     file.write_text(file.read_text().replace("\\:", ":").replace(stored, gone))
-    table = Table.open(path)
+    table = Table(path)
     assert table.schema == SCHEMA
     attempts: list[Callable[[], object]] = [
         lambda: put(table, {"id": "a", "n": 1}),
@@ -405,7 +405,7 @@ def test_an_unlawful_payload_is_refused_and_leaves_no_table(make: Make, path: st
     assert "acme.mean/1" in str(error.value)
     assert not Path(path, ".hoodie").exists()
     with pytest.raises(TableNotFoundError):
-        Table.open(path)
+        Table(path)
 
 
 def test_merge_and_ordering_together_are_refused(make: Make) -> None:
@@ -744,7 +744,7 @@ def test_items_are_written_in_the_type_that_was_declared(payload: Payload) -> No
     for kind, item in ITEMS.items():
         column = pa.list_(kind)
         schema = pa.schema([("id", pa.int64()), ("x", column)])
-        table = Table.create("t", schema, key="id", merge={"x": payload}, store=MemoryStore())
+        table = Table.create("t", schema, key="id", merge={"x": payload}, opening=Opening(store=MemoryStore()))
         forms: list[tuple[object, pa.DataType]] = [([item], column)]
         if isinstance(payload, ORSet):
             forms.append(({"add": [item], "remove": []}, pa.struct([("add", column), ("remove", column)])))
@@ -769,7 +769,7 @@ def test_items_that_the_declared_type_cannot_hold_are_refused(payload: Payload) 
         (pa.timestamp("us", "UTC"), pa.timestamp("us"), NAIVE),
     ):  # fmt: skip
         schema = {"id": pa.int64(), "x": pa.list_(kind)}
-        table = Table.create("t", schema, key="id", merge={"x": payload}, store=MemoryStore())
+        table = Table.create("t", schema, key="id", merge={"x": payload}, opening=Opening(store=MemoryStore()))
         with pytest.raises(SchemaMismatchError, match="column=x"):
             table.upsert(pa.table({"id": [1], "x": pa.array([[item]], pa.list_(written))}))
         assert table.count() == 0
@@ -1040,8 +1040,8 @@ def test_payloads_work_in_partitions_and_with_composite_keys(make: Make) -> None
 def test_times_of_day_are_not_added_up() -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.time64("us"))])
     with pytest.raises(InvalidInputError, match=r"counter/1 adds values.*columns=\['at'\]"):
-        Table.create("t", schema, key="id", merge={"at": Counter()}, store=MemoryStore())
-    table = Table.create("t", schema, key="id", merge={"at": Max()}, store=MemoryStore())
+        Table.create("t", schema, key="id", merge={"at": Counter()}, opening=Opening(store=MemoryStore()))
+    table = Table.create("t", schema, key="id", merge={"at": Max()}, opening=Opening(store=MemoryStore()))
     for hour in (3, 5, 4):
         table.upsert(pa.table({"id": [1], "at": pa.array([time(hour)], pa.time64("us"))}))
     assert table.to_arrow()["at"].to_pylist() == [time(5)]

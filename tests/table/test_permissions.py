@@ -53,7 +53,7 @@ def versions(path: str) -> list[int]:
 
 def read_everything(path: str) -> None:
     """Every way to look at a table."""
-    table = Table.open(path)
+    table = Table(path)
     first = table.scan(limit=1)
     assert table.scan().count() == 1
     assert table.scan(filter="n >= 0").to_polars().height == 1
@@ -107,7 +107,7 @@ def test_a_table_that_nobody_of_us_wrote_to_is_read_without_a_trace(make: Make, 
         if file.is_file() and str(file.relative_to(path)) != PROPERTIES:
             file.unlink()
     before = files(path)
-    assert Table.open(path).scan().to_arrow().num_rows == 0
+    assert Table(path).scan().to_arrow().num_rows == 0
     assert files(path) == before
 
 
@@ -119,7 +119,7 @@ def test_a_user_who_may_not_write_reads_a_table_of_many_versions(path: str) -> N
     with user(NOBODY):
         read_everything(path)
         with pytest.raises(StorageUnavailableError, match="EACCES"):
-            Table.open(path).upsert(frame(("a", "x", 1)))
+            Table(path).upsert(frame(("a", "x", 1)))
 
 
 # --- publishers -------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     os.chmod(Path(path).parent, 0o755)
     shared(path)
     with user(ONE):
-        dead = Table.open(path).transaction()
+        dead = Table(path).transaction()
         dead.__enter__()
         dead.upsert(frame(("a", "one", 1)))
         assert isinstance(dead._write, OpenWrite)
@@ -177,7 +177,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     os.chmod(f"{path}/one", 0o755)
     shared(path)
     with user(TWO):
-        other = Table.open(path)
+        other = Table(path)
         session = session_of(other)
         value = session.run(rollback.give_up(session.publisher, session.tail(), requested, None))
         for i in range(3):
@@ -188,7 +188,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     assert Path(path, staged.path).exists()
     hudi = [p.name for p in Path(path, ".hoodie/timeline").glob(f"{requested}*")]
     assert f"{requested}.deltacommit.inflight" in hudi, "else Hudi's readers would take the log for a committed one"
-    table = Table.open(path)
+    table = Table(path)
     for i in range(2):  # the first sweep deletes, the second sees that nothing is left
         table.upsert(frame(("b", "two", i)))
     assert tail_of(table).rolled_back == ()
@@ -206,7 +206,7 @@ def test_a_folder_of_another_user_that_one_may_not_look_into_stops_no_writer(
     os.chmod(f"{path}/one", 0o700)
     shared(path)
     with user(TWO):
-        other = Table.open(path)
+        other = Table(path)
         for i in range(2):
             other.upsert(frame(("b", "two", i)))
     assert rows(table, "id", "n") == [("a", 1), ("b", 1)]
@@ -224,7 +224,7 @@ def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make
     shared(path)
     pending = Path(path, f".hoodie/timeline/{plan.barrier}.compaction.requested")
     with user(TWO):
-        other = Table.open(path)
+        other = Table(path)
         assert other.maintenance.plans.cancel(plan.barrier)
         other.upsert(frame(("b", "two", 1)))
     assert Path(path, output.path).exists()

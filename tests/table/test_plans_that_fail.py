@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import CrdtMorError, Table
+from crdt_mor import CrdtMorError, Opening, Table
 from crdt_mor.errors import CommitUnknownError, PayloadError
 from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime
@@ -124,7 +124,7 @@ def test_a_note_counts_for_a_day_as_a_payload_may_be_mended(
 
 
 def test_writers_that_do_upkeep_commit_and_go_on_with_their_other_file_groups(simulated: Simulated) -> None:
-    table = poisoned(simulated, maintain="inline")
+    table = poisoned(simulated, opening=Opening(maintain="inline"))
     told: list[mor.observing.UpkeepEvent] = []
     with mor.observe(lambda event: told.append(event) if isinstance(event, mor.observing.UpkeepEvent) else None):
         add(table, "big", *(f"k{i}" for i in range(16)))
@@ -220,7 +220,7 @@ def test_two_processes_that_meet_the_same_failure_do_each_thing_once(
     simulated: Simulated, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one cancels and plans again while this one is about to: for this one nothing is left to do."""
-    other = Table.open("simulated", store=simulated.store, environment=simulated.environment)
+    other = Table("simulated", opening=Opening(store=simulated.store, environment=simulated.environment))
     cancel, inner = service.cancel, list[mor.results.Maintained]()
 
     def beside(session: Session, barrier: InstantTime) -> bool:

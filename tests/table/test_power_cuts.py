@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.model.names import data_file_name
 from crdt_mor.store import disk as disk_calls
@@ -159,7 +159,7 @@ def test_a_commit_whose_folder_was_not_fsynced_at_first_lasts_once_it_is_acknowl
     write(table, ("b", "x", 2))
     assert disk.fsyncs.count(TIMELINE) == events + (fsync <= events), "each event, and the one that failed again"
     disk.cut()
-    assert rows(Table.open(path), "id") == [("a",), ("b",)]
+    assert rows(Table(path), "id") == [("a",), ("b",)]
 
 
 def test_a_commit_that_was_read_back_but_cannot_be_made_durable_is_an_unknown_outcome(make: Make, disk: Disk) -> None:
@@ -222,14 +222,14 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_has_outlasted_its_writ
     The machine's clock is behind the table's, or goes back when the power is back, so that the same time is chosen.
     """
     now_ms = LocalStore(path).now_ms()
-    table = make(buckets=8, environment=SimulatedEnvironment(now_ms))
+    table = make(buckets=8, opening=Opening(environment=SimulatedEnvironment(now_ms)))
     table.upsert(frame(("a", "x", 1)))
     if not waits:
         last = LocalStore.make_durable
         monkeypatch.setattr(LocalStore, "make_durable", lambda s, at: at.endswith("commit.requested") or last(s, at))
     kill_after_link(TIMELINE, lambda: alone(table, ("b", "x", 2)))
     disk.cut()
-    after = Table.open(path, environment=SimulatedEnvironment(now_ms, stem="after"))
+    after = Table(path, opening=Opening(environment=SimulatedEnvironment(now_ms, stem="after")))
     commits = [after.upsert(frame(("c", "x", n))) for n in range(3)]
     named = set(after.inspect.files()["path"].to_pylist())
     shown = {file for file in os.listdir(path) if any(commit.requested_at in file for commit in commits)}
@@ -241,7 +241,7 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_is_back_after_its_writ
     make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch, lasts: bool
 ) -> None:
     """A version cannot be put, as the disk is full for a moment, and the clock stands still."""
-    table = make(partition_by="region", environment=SimulatedEnvironment(LocalStore(path).now_ms()))
+    table = make(partition_by="region", opening=Opening(environment=SimulatedEnvironment(LocalStore(path).now_ms())))
     table.upsert(frame(("a", "x", 1)))
     put, make_durable = LocalStore.put, LocalStore.make_durable
 
@@ -264,7 +264,7 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_is_back_after_its_writ
             table.upsert(frame(("b", "x", 2)))
     commits = [table.upsert(frame(("c", "y", n))) for n in range(3)]
     disk.cut()
-    named = set(Table.open(path).inspect.files()["path"].to_pylist())
+    named = set(Table(path).inspect.files()["path"].to_pylist())
     files = {str(file.relative_to(path)) for file in Path(path).rglob(".*.log.*")}
     shown = {file for file in files if any(commit.requested_at in file for commit in commits)}
     assert (shown <= named) is lasts, shown - named
@@ -289,7 +289,7 @@ def test_all_log_files_of_a_commit_last_and_each_folder_is_waited_for_once(
     assert len(files) > len(set(folders)) == (3 if partition_by else 1)
     assert {folder: disk.fsyncs.count(folder) for folder in folders} == dict.fromkeys(folders, 1)
     disk.cut()
-    assert rows(Table.open(path), "id", "n") == [(key, 1) for key in sorted(KEYS)]
+    assert rows(Table(path), "id", "n") == [(key, 1) for key in sorted(KEYS)]
 
 
 @pytest.mark.parametrize("write", [in_block, alone])
@@ -304,7 +304,7 @@ def test_log_files_whose_names_cannot_be_made_durable_are_of_no_commit(
         write(table, *((key, "x", 1) for key in KEYS))
     disk.fails = lambda fsyncs: False
     assert sorted(os.listdir(path)) == before
-    assert rows(Table.open(path), "n") == [(0,)] * len(KEYS)
+    assert rows(Table(path), "n") == [(0,)] * len(KEYS)
 
 
 def test_a_begin_that_cannot_be_made_durable_publishes_nothing(make: Make, path: str, disk: Disk) -> None:
@@ -313,7 +313,7 @@ def test_a_begin_that_cannot_be_made_durable_publishes_nothing(make: Make, path:
     disk.fails = lambda fsyncs: fsyncs[-1] == TIMELINE
     with pytest.raises(StorageUnavailableError, match="nothing was published"):
         in_block(table, ("a", "x", 2))
-    assert rows(Table.open(path), "n") == [(1,)]
+    assert rows(Table(path), "n") == [(1,)]
 
 
 def test_a_base_file_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowledged(
@@ -325,9 +325,9 @@ def test_a_base_file_that_a_dead_executor_put_lasts_once_the_compaction_is_ackno
     plan = table.maintenance.plans.schedule()
     assert plan is not None
     kill_after_link(".parquet", lambda: table.maintenance.plans.execute(plan))
-    assert Table.open(path).maintenance.compact(plan)[0].rows == 2
+    assert Table(path).maintenance.compact(plan)[0].rows == 2
     disk.cut()
-    assert rows(Table.open(path)) == before
+    assert rows(Table(path)) == before
 
 
 def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowledged(
@@ -342,9 +342,9 @@ def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowled
     plan = table.maintenance.plans.schedule()
     assert plan is not None
     kill_after_link(f"{plan.barrier}.log", lambda: table.maintenance.plans.execute(plan))
-    assert Table.open(path).maintenance.compact(plan)[0].carried == 1
+    assert Table(path).maintenance.compact(plan)[0].carried == 1
     disk.cut()
-    assert rows(Table.open(path)) == before
+    assert rows(Table(path)) == before
     straggler.__exit__(ValueError, ValueError("not committed"), None)
 
 
@@ -356,9 +356,9 @@ def test_a_segment_that_a_dead_writer_put_lasts_once_a_version_that_names_it_is_
     for i in range(2):
         table.upsert(frame((f"k{i}", "x", i)))
     kill_after_link("segments/", lambda: table.upsert(frame(("dead", "x", 1))))
-    Table.open(path).upsert(frame(("k2", "x", 2)))
+    Table(path).upsert(frame(("k2", "x", 2)))
     disk.cut()
-    assert rows(Table.open(path), "id", "n") == [("k0", 0), ("k1", 1), ("k2", 2)]
+    assert rows(Table(path), "id", "n") == [("k0", 0), ("k1", 1), ("k2", 2)]
 
 
 def test_a_file_that_a_dead_driver_placed_lasts_once_the_write_is_acknowledged(
@@ -369,9 +369,9 @@ def test_a_file_that_a_dead_driver_placed_lasts_once_the_write_is_acknowledged(
     job = table.jobs.plan("upsert", frame().schema)
     receipts = [job.stage(frame(("a", "x", 2)), task=0)]
     kill_after_link(".log.1_", lambda: table.jobs.complete(job, receipts))
-    Table.open(path).jobs.complete(job, receipts)
+    Table(path).jobs.complete(job, receipts)
     disk.cut()
-    assert rows(Table.open(path), "id", "n") == [("a", 2)]
+    assert rows(Table(path), "id", "n") == [("a", 2)]
 
 
 @pytest.mark.parametrize("way", ["transaction", "planned", "completed"])
@@ -382,7 +382,7 @@ def test_a_write_that_is_told_that_it_was_made_before_lasts(make: Make, path: st
     job = table.jobs.plan("upsert", frame().schema, token=token)
     receipts = [job.stage(frame(("a", "x", 2)), task=0)]
     kill_after_link(TIMELINE, lambda: table.jobs.complete(job, receipts), holds=b'[["job",1,')
-    again = Table.open(path)
+    again = Table(path)
     if way == "transaction":
         assert again.upsert(frame(("a", "x", 2)), token=token).repeated
     elif way == "planned":
@@ -391,7 +391,7 @@ def test_a_write_that_is_told_that_it_was_made_before_lasts(make: Make, path: st
     else:
         assert again.jobs.complete(job, receipts).repeated
     disk.cut()
-    assert rows(Table.open(path), "id", "n") == [("a", 2)]
+    assert rows(Table(path), "id", "n") == [("a", 2)]
 
 
 # --- what was deleted -------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def test_what_an_overwrite_has_voided_stays_away_once_the_write_is_complete(
     disk.cut()
     assert instants_of_files(f"{path}/region=x") == before
     assert straggler.commit.requested_at not in before
-    assert rows(Table.open(path), "id", "n") == ([] if partitions is None else [("b", 2)])
+    assert rows(Table(path), "id", "n") == ([] if partitions is None else [("b", 2)])
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
@@ -442,7 +442,7 @@ def test_what_a_restore_has_dropped_stays_away(make: Make, path: str, disk: Disk
     there = instants_of_files(path), told(path)
     disk.cut()
     assert (instants_of_files(path), told(path)) == there
-    assert rows(Table.open(path), "id") == ([] if empty else [("a",)])
+    assert rows(Table(path), "id") == ([] if empty else [("a",)])
 
 
 def test_what_a_cut_leaves_of_a_restore_that_is_under_way_is_one_moment_of_before(

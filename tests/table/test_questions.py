@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, SnapshotExpiredError, Table, Transaction
+from crdt_mor import Commit, Opening, SnapshotExpiredError, Table, Transaction
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.merge.oracle import Meaning
 from crdt_mor.payloads import Counter
@@ -47,7 +47,7 @@ def shown(table: Table, **options: object) -> dict[str, int]:
 
 
 def of_another_process(table: Table, environment: SimulatedEnvironment) -> Table:
-    return Table.open("simulated", store=store_of(table), environment=environment)
+    return Table("simulated", opening=Opening(store=store_of(table), environment=environment))
 
 
 @contextmanager

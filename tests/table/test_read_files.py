@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.api import files_json
 from crdt_mor.store import MemoryStore
 from tests.tiers import slow
@@ -67,7 +67,7 @@ def written(folder: Path, kind: str, *rows: pa.Table) -> list[Path]:
 
 
 def new_table() -> Table:
-    return Table.create("t", SCHEMA, key="id", store=MemoryStore())
+    return Table.create("t", SCHEMA, key="id", opening=Opening(store=MemoryStore()))
 
 
 @pytest.mark.parametrize("kind", WRITE)
@@ -79,7 +79,7 @@ def test_files_of_each_format_are_read_as_often_as_they_are_asked_for_and_writte
         assert rows.schema == SCHEMA
         for _ in range(2):
             assert rows.to_arrow().equals(expected)
-        table = Table.create("t", rows, key="id", store=MemoryStore())
+        table = Table.create("t", rows, key="id", opening=Opening(store=MemoryStore()))
         assert table.count() == 0
         assert table.upsert(rows).rows == 6
     assert pl.DataFrame(rows).height == 6
@@ -108,7 +108,7 @@ def test_times_of_day_are_iso_text_in_csv_and_json(folder: Path) -> None:
     (folder / "times.jsonl").write_text('{"id": 1, "second": "04:05:06", "fine": "23:59:59.999999"}\n{"id": 2}\n')
     (folder / "wrong.jsonl").write_text('{"id": 1, "second": "04:05:06.5", "fine": null}\n')
     schema = pa.schema([("id", pa.int64()), ("second", pa.time32("s")), ("fine", pa.time64("us"))])
-    table = Table.create("t", schema, key="id", store=MemoryStore())
+    table = Table.create("t", schema, key="id", opening=Opening(store=MemoryStore()))
     for name in ("times.csv", "times.jsonl"):
         table.overwrite(mor.read_files(str(folder / name), schema=table.schema))
         assert table.to_arrow().sort_by("id").to_pylist() == [
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_named_and_nothing_is_written(folder: Path, kind: str)
     with pytest.raises(InvalidInputError, match=rf"file={bad}"):
         table.upsert(mor.read_files([good, bad]))
     with pytest.raises(InvalidInputError, match=rf"file={bad}"):
-        Table.create("u", mor.read_files(bad), key="id", store=MemoryStore())
+        Table.create("u", mor.read_files(bad), key="id", opening=Opening(store=MemoryStore()))
     bad.write_bytes(b"")
     with pytest.raises(InvalidInputError, match=rf"file={bad}"):
         mor.read_files([good, bad]).to_polars()
@@ -207,11 +207,11 @@ def test_no_field_inside_of_a_column_is_left_out_without_a_word(folder: Path) ->
     pyarrow.parquet.write_table(pa.table({"id": [2], "c": [{"x": 2, "z": "z"}]}), more)
     lines = folder / "more.jsonl"
     lines.write_text('{"id": 2, "c": {"x": 2, "z": "z"}}')
-    table = Table.create("t", pyarrow.parquet.read_schema(first), key="id", store=MemoryStore())
+    table = Table.create("t", pyarrow.parquet.read_schema(first), key="id", opening=Opening(store=MemoryStore()))
     with pytest.raises(InvalidInputError, match=r"must not add fields to a column.*more\.parquet.* column=c"):
         mor.read_files([first, more]).to_reader().read_all()
     with pytest.raises(InvalidInputError, match=r"must not add fields to a column.*more\.parquet.* column=c"):
-        Table.create_from("n", [first, more], key="id", store=MemoryStore())
+        Table.create_from("n", [first, more], key="id", opening=Opening(store=MemoryStore()))
     for path in (more, str(lines)):
         with pytest.raises(mor.errors.SchemaMismatchError, match=r'schema_mode="merge"\. column=c unknown=\[\'z\'\]'):
             table.upsert(mor.read_files(path, schema=table.schema))
@@ -301,7 +301,7 @@ def test_a_column_that_stands_twice_is_named(folder: Path, kind: str) -> None:
     (path,) = written(folder, kind, pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["id", "v", "v"]))
     for read in (
         lambda: mor.read_files(path).schema, lambda: mor.read_files(path).to_arrow(),
-        lambda: Table.create_from("t", path, key="id", store=MemoryStore()),
+        lambda: Table.create_from("t", path, key="id", opening=Opening(store=MemoryStore())),
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=rf"rename columns.*file={path} repeated=\['v'\]"):
             read()
@@ -315,7 +315,7 @@ def test_texts_that_are_not_utf8_are_refused_with_the_file(folder: Path, kind: s
     with pytest.raises(InvalidInputError, match=rf"file={path}.*UTF8"):
         mor.read_files(path).to_arrow()
     with pytest.raises(InvalidInputError, match=rf"file={path}.*UTF8"):
-        Table.create_from("t", path, key="id", store=MemoryStore())
+        Table.create_from("t", path, key="id", opening=Opening(store=MemoryStore()))
 
 
 @pytest.mark.parametrize("kind", [slow("text"), slow("arrow"), slow("parquet")])

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.payloads import PartialUpdate
@@ -28,7 +28,7 @@ Row = dict[str, int | None] | None
 
 SCHEMA: Final = pa.schema([("id", pa.string()), ("part", pa.string()), ("a", pa.int64()), ("b", pa.int64())])
 TABLE: Final = Table.create(
-    "memory", SCHEMA, store=MemoryStore(), key="id", partition_by=["part"], merge=PartialUpdate()
+    "memory", SCHEMA, opening=Opening(store=MemoryStore()), key="id", partition_by=["part"], merge=PartialUpdate()
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from crdt_mor import CrdtMorError, Table, Transaction
+from crdt_mor import CrdtMorError, Opening, Table, Transaction
 from crdt_mor.store import MemoryStore
 
 ROWS = pl.DataFrame({"id": [1, 2], "land": ["DE", "FR"], "price": [10, 1]})
@@ -46,7 +46,9 @@ def overwrites_other_partitions(tx: Transaction) -> None:
 def test_what_is_refused_leaves_nothing_in_its_block(
     statement: Callable[[Transaction], None], settings: dict[str, object], goes_on: bool
 ) -> None:
-    table = Table.create("t", ROWS, key="id", partition_by="land", check={"positive": "price > 0"}, store=MemoryStore())
+    table = Table.create(
+        "t", ROWS, key="id", partition_by="land", check={"positive": "price > 0"}, opening=Opening(store=MemoryStore())
+    )
     table.upsert(ROWS)
     with table.transaction(**settings) as tx:  # type: ignore[arg-type]
         with pytest.raises(CrdtMorError):
@@ -62,7 +64,7 @@ def test_what_is_refused_leaves_nothing_in_its_block(
 @pytest.mark.parametrize("by", ["move", "merge", "block"])
 def test_no_row_moves_to_where_a_delete_would_hide_it(by: str) -> None:
     rows = pl.DataFrame({"id": [1, 1, 2], "land": ["DE", "FR", "DE"], "ts": [5, 9, 5]})
-    table = Table.create("t", rows, key="id", partition_by="land", ordering="ts", store=MemoryStore())
+    table = Table.create("t", rows, key="id", partition_by="land", ordering="ts", opening=Opening(store=MemoryStore()))
     table.upsert(rows)
     table.delete(where="land = 'FR'")
 

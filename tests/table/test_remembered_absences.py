@@ -56,13 +56,13 @@ KINDS = [f"{SEGMENTS}/*.json", "*.parquet", ".*.log.*"]
 @pytest.mark.parametrize("pattern", KINDS)
 def test_read_of_a_file_whose_absence_is_remembered_shows_the_rows(uri: Path, pattern: str) -> None:
     store = ScriptedStore(mor.store.LocalStore(uri), remembering(*names(uri, pattern)))
-    assert mor.Table.open(uri, store=store).to_arrow()["n"].to_pylist() == [5]
+    assert mor.Table(uri, opening=mor.Opening(store=store)).to_arrow()["n"].to_pylist() == [5]
 
 
 @pytest.mark.parametrize("pattern", KINDS)
 def test_read_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
     store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
-    table = mor.Table.open(uri, store=store)
+    table = mor.Table(uri, opening=mor.Opening(store=store))
     store.script = remembering(*names(uri, pattern), for_good=True)
     with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
         table.to_arrow()
@@ -71,7 +71,7 @@ def test_read_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, 
 @pytest.mark.parametrize("pattern", [*KINDS, f"{VERSIONS}/*.json", ".hoodie/.crdt_mor/plans/*"])
 def test_verify_where_an_absence_is_remembered_finds_nothing(uri: Path, pattern: str) -> None:
     store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
-    table = mor.Table.open(uri, store=store)
+    table = mor.Table(uri, opening=mor.Opening(store=store))
     store.script = remembering(*(names(uri, pattern)[:-1] or names(uri, pattern)))
     assert table.verify().findings == ()
 
@@ -79,7 +79,7 @@ def test_verify_where_an_absence_is_remembered_finds_nothing(uri: Path, pattern:
 @pytest.mark.parametrize("pattern", [*KINDS, ".hoodie/.crdt_mor/plans/*"])
 def test_verify_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
     store = ScriptedStore(mor.store.LocalStore(uri), as_it_is)
-    table = mor.Table.open(uri, store=store)
+    table = mor.Table(uri, opening=mor.Opening(store=store))
     store.script = remembering(*names(uri, pattern), for_good=True)
     with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
         table.verify()

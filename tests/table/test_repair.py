@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.log.paths import SEGMENTS
 from crdt_mor.services import repair as service
 from crdt_mor.store import MemoryStore, Store
@@ -47,7 +47,7 @@ def table(simulated: Simulated, monkeypatch: pytest.MonkeyPatch) -> Table:
 def copy(table: Table) -> Table:
     target = MemoryStore(table.environment.now_ms)
     table.copy("c", store=target)
-    return Table.open("c", store=target, environment=table.environment)
+    return Table("c", opening=Opening(store=target, environment=table.environment))
 
 
 def base(store: Store) -> str:
@@ -96,11 +96,11 @@ def test_a_damaged_file_is_put_back_byte_for_byte(
     path = kind(store)
     before = store.read(path)
     damage(store, path)
-    assert not Table.open("t", store=store, environment=table.environment).verify().is_sound
+    assert not Table("t", opening=Opening(store=store, environment=table.environment)).verify().is_sound
     done = table.maintenance.repair(copy)
     assert (done.files, done.is_sound) == ((path,), True)
     assert store.read(path) == before
-    assert shown(Table.open("t", store=store, environment=table.environment)) == rows_before
+    assert shown(Table("t", opening=Opening(store=store, environment=table.environment))) == rows_before
 
 
 def test_files_behind_a_missing_segment_are_repaired_as_well(table: Table, copy: Table) -> None:
@@ -144,7 +144,7 @@ def test_a_sound_table_is_left_alone(table: Table, copy: Table) -> None:
 
 
 def test_another_table_and_the_table_itself_are_refused(table: Table) -> None:
-    other = Table.create("o", SCHEMA, key="id", store=MemoryStore(), environment=table.environment)
+    other = Table.create("o", SCHEMA, key="id", opening=Opening(store=MemoryStore(), environment=table.environment))
     other.upsert(rows(1))
     with pytest.raises(InvalidInputError, match="the copy is another table"):
         table.maintenance.repair(other)
@@ -159,7 +159,7 @@ def test_repair_from_the_table_under_another_address_is_refused(fast_path: Path)
     (fast_path / "link").symlink_to(fast_path / "t")
     before = sorted(path for path in (fast_path / "t").rglob("*") if path.is_file())
     with pytest.raises(InvalidInputError, match="the copy is the table itself"):
-        table.maintenance.repair(Table.open(fast_path / "link"))
+        table.maintenance.repair(Table(fast_path / "link"))
     assert sorted(path for path in (fast_path / "t").rglob("*") if path.is_file()) == before
 
 
@@ -170,7 +170,7 @@ def test_a_file_that_is_cleaned_while_it_is_put_back_is_removed_again(table: Tab
     put = service._put
 
     def cleaned_before(*args: Any) -> bool:
-        other = Table.open("t", store=store, environment=table.environment)
+        other = Table("t", opening=Opening(store=store, environment=table.environment))
         other.overwrite(rows(1))
         other.maintenance.clean(commits=1, readers=timedelta(0))
         return put(*args)
@@ -199,6 +199,6 @@ def test_a_repair_that_is_stopped_before_the_put_is_finished_by_the_next(
 
 @pytest.mark.parametrize("given", ["backup/t", None, pl.DataFrame()])
 def test_repair_with_no_table_as_copy_is_refused_by_name(given: Any) -> None:
-    table = Table.create("t", pa.schema([("id", pa.int64())]), key="id", store=MemoryStore())
+    table = Table.create("t", pa.schema([("id", pa.int64())]), key="id", opening=Opening(store=MemoryStore()))
     with pytest.raises(InvalidInputError, match=r"pass the copy as a table"):
         table.maintenance.repair(given)

@@ -16,8 +16,8 @@ from unittest.mock import patch
 import polars as pl
 import pytest
 
-from crdt_mor import Table
-from crdt_mor.api.table import WRITER_EXPIRY
+from crdt_mor import Opening, Table
+from crdt_mor.api.opening import WRITER_EXPIRY
 from crdt_mor.events import pace
 from crdt_mor.events.heartbeat import beat_every
 from crdt_mor.log import segments
@@ -80,7 +80,11 @@ def filled(groups: int, rows: int, commits: int = 1, each: int = 1) -> Bucket:
     made = Bucket()
     with made.counting():
         table = Table.create(
-            URI, {"id": pl.String, **dict.fromkeys(NUMBERS, pl.Int64)}, key="id", buckets=groups, store=made.store()
+            URI,
+            {"id": pl.String, **dict.fromkeys(NUMBERS, pl.Int64)},
+            key="id",
+            buckets=groups,
+            opening=Opening(store=made.store()),
         )
         table.upsert(frame(rows))
         table.maintenance.compact()
@@ -106,14 +110,14 @@ def asked(operation: Callable[[Table], object], made: Callable[[], Bucket] = ONE
 
 def opened(made: Bucket) -> Table:
     """The table, as another process opens it."""
-    return Table.open(URI, store=made.store())
+    return Table(URI, opening=Opening(store=made.store()))
 
 
 def creating() -> Count:
     """Creating a table."""
     made = Bucket()
     with made.counting():
-        return made.count(lambda: Table.create(URI, {"id": pl.String}, key="id", store=made.store()))
+        return made.count(lambda: Table.create(URI, {"id": pl.String}, key="id", opening=Opening(store=made.store())))
 
 
 def opening() -> Count:
@@ -200,7 +204,7 @@ def in_block(table: Table, rows: pl.DataFrame) -> None:
 
 OPERATIONS: dict[str, Callable[[], Count]] = {
     "`Table.create`": creating,
-    "`Table.open`": opening,
+    "`Table(uri)`": opening,
     "scan of 2 columns, 1 file": lambda: asked(two_columns),
     "the same again, 1 file": lambda: asked(two_columns, again=True),
     "scan of 2 columns, 50 small files": lambda: asked(two_columns, MANY_FILES),

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.ground.bounded import ENTRY_BYTES, Bounded
 from crdt_mor.merge import at_once, contributions
 from crdt_mor.merge import resolution as kept
@@ -55,7 +55,7 @@ def test_every_scan_of_a_history_says_what_the_first_one_of_a_process_says(
     chance = random.Random(seed)
     moments: list[Any] = [None, *(commit for _ in range(2) for commit in written(table, chance)[-2:])]
     for moment in moments:
-        first = answers(Table.open(table.uri, store=store_of(table)), as_of=moment)
+        first = answers(Table(table.uri, opening=Opening(store=store_of(table))), as_of=moment)
         assert first == answers(table, as_of=moment) == answers(table, as_of=moment)
 
 
@@ -122,7 +122,7 @@ def test_of_a_bucket_the_keys_are_not_fetched_again(monkeypatch: pytest.MonkeyPa
     texts = random.Random(5).randbytes(count * 32).hex()
     wide = pl.DataFrame({"id": [texts[i : i + 64] for i in range(0, len(texts), 64)], "n": range(count)})
     with bucket.counting():
-        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, store=bucket.store())
+        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, opening=Opening(store=bucket.store()))
         table.upsert(wide)
         table.maintenance.compact()
         table.upsert(wide.tail(9))
@@ -141,7 +141,7 @@ def test_a_list_that_is_small_beside_the_logs_is_held_against_them(
     count = 20_000
     texts = random.Random(6).randbytes(count * 32).hex()
     wide = pl.DataFrame({"id": [texts[i : i + 64] for i in range(0, len(texts), 64)], "n": range(count)})
-    table = Table.create("t", wide.to_arrow().schema, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", wide.to_arrow().schema, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(wide)
     table.maintenance.compact()
     table.upsert(wide.with_columns(pl.col("n") + count))
@@ -165,7 +165,7 @@ def test_a_list_that_is_small_beside_the_logs_is_held_against_them(
 
 
 def test_rows_of_an_erased_key_are_gone_from_every_scan() -> None:
-    table = Table.create("t", frame(("k", "a", 1)).schema, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", frame(("k", "a", 1)).schema, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(frame(("k01", "a", 1), ("k02", "a", 2)))
     table.maintenance.compact()
     table.upsert(frame(("k02", "a", 3)))

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor import Commit, InvalidInputError, Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError, RestoreUnfinishedError, UnsupportedFeatureError, WriterExpiredError
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.hudi import restore
@@ -59,7 +59,7 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def again(table: Table) -> Table:
     """The table once more, as another process would open it."""
-    return Table.open(table.uri, store=store_of(table), environment=table.environment)
+    return Table(table.uri, opening=Opening(store=store_of(table), environment=table.environment))
 
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
@@ -469,8 +469,11 @@ def test_many_commits_in_segments_are_cut_and_those_left_are_found(
 
 def by_another(table: Table, kept: Callable[[str], bool] = lambda path: True) -> Table:
     """The table as another user opens it, who may delete nothing, or not what is kept."""
-    return Table.open(
-        table.uri, store=ScriptedStore(store_of(table), refusing("delete", of=kept)), environment=table.environment
+    return Table(
+        table.uri,
+        opening=Opening(
+            store=ScriptedStore(store_of(table), refusing("delete", of=kept)), environment=table.environment
+        ),
     )
 
 

@@ -30,7 +30,7 @@ def the_pending(table: mor.Table) -> str:
 
 
 def test_a_pending_write_is_given_up_and_its_writer_is_told(table: mor.Table) -> None:
-    other = mor.Table.open(table.uri)
+    other = mor.Table(table.uri)
     write = table.transaction(token=("load", 1))
     write.__enter__().upsert(frame(("a", "eu", 2), ("b", "eu", 2)))
     instant = the_pending(other)
@@ -133,7 +133,7 @@ def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
     assert plan is not None
     table.maintenance.plans.execute(plan)
     sticky = refusing("delete", of=lambda path: path.endswith(".parquet"))
-    other = mor.Table.open(table.uri, store=ScriptedStore(mor.store.LocalStore(table.uri), sticky))
+    other = mor.Table(table.uri, opening=mor.Opening(store=ScriptedStore(mor.store.LocalStore(table.uri), sticky)))
     done = other.maintenance.roll_back(plan.barrier)
     assert done.left == 1
     assert str(done).endswith("1 of its files could not be removed; the next sweep tries again")

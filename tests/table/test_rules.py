@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
 from crdt_mor.errors import ConstraintViolationError
 from crdt_mor.payloads import Counter, LatestBy, ORSet
 from crdt_mor.testing import SimulatedEnvironment
@@ -23,7 +23,7 @@ SCHEMA = pl.Schema({"id": pl.Int64, "price": pl.Float64, "country": pl.String, "
 
 
 def table_of(store: mor.store.MemoryStore, **options: Any) -> Table:
-    return Table.create("t", SCHEMA, key="id", store=store, **options)
+    return Table.create("t", SCHEMA, key="id", opening=Opening(store=store), **options)
 
 
 def ruled(store: mor.store.MemoryStore, **options: Any) -> Table:
@@ -111,8 +111,8 @@ def test_every_door_is_held_to_the_rules(store: mor.store.MemoryStore, door: str
 
 def test_a_load_is_held_to_the_rules(store: mor.store.MemoryStore) -> None:
     with pytest.raises(ConstraintViolationError, match="'id': 2"):
-        Table.create_from("t", rows(GOOD, BAD), key="id", store=store, check={"positive": "price > 0"})
-    table = Table.create_from("t", rows(GOOD), key="id", store=store, check={"positive": "price > 0"})
+        Table.create_from("t", rows(GOOD, BAD), key="id", opening=Opening(store=store), check={"positive": "price > 0"})
+    table = Table.create_from("t", rows(GOOD), key="id", opening=Opening(store=store), check={"positive": "price > 0"})
     assert dict(table.rules.check) == {"positive": "price > 0"}
 
 
@@ -135,16 +135,16 @@ def test_null_passes_a_check(store: mor.store.MemoryStore) -> None:
 def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD))
-    stale = Table.open("t", store=store)
+    stale = Table("t", opening=Opening(store=store))
     stale.scan().to_arrow()
     block = stale.transaction()
     with block as tx:  # it began before the rule, and is waited for
-        Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, validate=False)
+        Table("t", opening=Opening(store=store)).add_rules(check={"positive": "price > 0"}, validate=False)
         tx.upsert(rows((8, -8.0, "DE", 1)))
     assert table.scan(filter="price < 0").to_polars()["id"].to_list() == [8]
     for door in ("upsert", "transaction", "many processes", "update", "merge"):
         with pytest.raises(ConstraintViolationError):
-            DOORS[door](Table.open("t", store=store), rows(BAD))
+            DOORS[door](Table("t", opening=Opening(store=store)), rows(BAD))
     with pytest.raises(ConstraintViolationError):
         stale.upsert(rows(BAD))
 
@@ -209,8 +209,8 @@ def test_a_default_is_of_its_columns_type(
     store: mor.store.MemoryStore, kind: pa.DataType, given: Any, stored: Any
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("v", kind)])
-    Table.create("t", schema, key="id", store=store, default={"v": given})
-    table = Table.open("t", store=store)
+    Table.create("t", schema, key="id", opening=Opening(store=store), default={"v": given})
+    table = Table("t", opening=Opening(store=store))
     assert dict(table.rules.default) == {"v": stored}
     table.upsert(pa.table({"id": [1]}))
     assert table.scan().to_arrow()["v"].to_pylist() == [stored]
@@ -231,7 +231,7 @@ def test_a_default_is_of_its_columns_type(
 )
 def test_what_is_no_default_is_refused(store: mor.store.MemoryStore, schema: Any, default: Any) -> None:
     with pytest.raises(InvalidInputError):
-        Table.create("t", schema, key="id", store=store, default=default)
+        Table.create("t", schema, key="id", opening=Opening(store=store), default=default)
     assert store.list(".hoodie") == []
 
 
@@ -274,7 +274,14 @@ def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.store.Memor
 def test_a_check_of_a_column_that_is_written_otherwise_is_refused(store: mor.store.MemoryStore) -> None:
     schema = {"id": pl.Int64, "tags": pl.List(pl.String)}
     with pytest.raises(InvalidInputError, match="written in other types"):
-        Table.create("t", schema, key="id", store=store, merge={"tags": ORSet()}, check={"a": "tags IS NOT NULL"})
+        Table.create(
+            "t",
+            schema,
+            key="id",
+            opening=Opening(store=store),
+            merge={"tags": ORSet()},
+            check={"a": "tags IS NOT NULL"},
+        )
 
 
 def test_columns_that_a_payload_decides_together_are_checked(store: mor.store.MemoryStore) -> None:
@@ -351,8 +358,8 @@ def test_a_rule_waits_for_writes_that_began_before_it(store: mor.store.MemorySto
     with table.transaction() as tx:
         tx.upsert(rows(BAD))
         with pytest.raises(mor.errors.EarlierWritePendingError, match="Add the rule again"):
-            Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
-        assert not Table.open("t", store=store).rules
+            Table("t", opening=Opening(store=store)).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
+        assert not Table("t", opening=Opening(store=store)).rules
     with pytest.raises(ConstraintViolationError, match="not added"):
         table.add_rules(check={"positive": "price > 0"})
 
@@ -360,7 +367,7 @@ def test_a_rule_waits_for_writes_that_began_before_it(store: mor.store.MemorySto
 def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.store.MemoryStore) -> None:
     """The write that began before the rule breaks it, and ends while the rule waits for it."""
     table = table_of(store)
-    other = Table.open("t", store=store)
+    other = Table("t", opening=Opening(store=store))
     block = other.transaction()
     tx = block.__enter__()
     tx.upsert(rows(BAD))
@@ -374,7 +381,7 @@ def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.store.MemorySto
                 block.__exit__(None, None, None)
 
     with pytest.raises(ConstraintViolationError, match="not added"):
-        Table.open("t", store=store, environment=Waiting()).add_rules(check={"positive": "price > 0"})
+        Table("t", opening=Opening(store=store, environment=Waiting())).add_rules(check={"positive": "price > 0"})
     assert ended
     assert not table.rules
 
@@ -396,14 +403,16 @@ def test_rules_move_with_a_table(store: mor.store.MemoryStore) -> None:
     table.upsert(rows(GOOD))
     other = mor.store.MemoryStore()
     table.maintenance.migrate("u", buckets=2, store=other)
-    moved = Table.open("u", store=other)
+    moved = Table("u", opening=Opening(store=other))
     assert moved.rules == table.rules
     with pytest.raises(ConstraintViolationError):
         moved.upsert(rows(BAD))
 
 
 def test_growth_keeps_checks_that_can_be_asked(store: mor.store.MemoryStore) -> None:
-    table = Table.create("t", {"id": pl.Int64, "n": pl.Int32}, key="id", store=store, check={"even": "n % 2 = 0"})
+    table = Table.create(
+        "t", {"id": pl.Int64, "n": pl.Int32}, key="id", opening=Opening(store=store), check={"even": "n % 2 = 0"}
+    )
     table.upsert(pl.DataFrame({"id": [1], "n": [2], "new": [1]}), schema_mode="merge")
     assert table.schema.field("n").type == pa.int64()
     with pytest.raises(ConstraintViolationError):
@@ -422,10 +431,10 @@ def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: m
     columns = {"id": pa.int64(), "cost": pa.float64()}
 
     def again(check: str) -> Table:
-        return Table.create("t", columns, key="id", check={"known": check}, exist_ok=True, store=store)
+        return Table.create("t", columns, key="id", check={"known": check}, exist_ok=True, opening=Opening(store=store))
 
     first = {"id": pa.int64(), "price": pa.float64()}
-    Table.create("t", first, key="id", check={"known": "price > 0 OR id = 7"}, store=store).alter(
+    Table.create("t", first, key="id", check={"known": "price > 0 OR id = 7"}, opening=Opening(store=store)).alter(
         rename={"price": "cost"}
     )
     for check in ("cost > 0 OR id = 7", '"cost">0 OR "id" = 7'):

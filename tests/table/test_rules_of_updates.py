@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.api import commit
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
 from crdt_mor.parts import PartDone, UpdatePart
@@ -36,7 +36,7 @@ def make(world: Simulated, **settings: Any) -> Table:
 
 
 def again(world: Simulated) -> Table:
-    return Table.open("simulated", store=world.store, environment=world.environment)
+    return Table("simulated", opening=Opening(store=world.store, environment=world.environment))
 
 
 def here(parts: Sequence[UpdatePart]) -> list[PartDone]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS, segment_path, version_path
 from crdt_mor.log.tail import KEPT_VERSIONS
@@ -117,7 +117,7 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
 def test_small_write_beside_writers_in_turns_and_an_open_block_is_one_event(simulated: Simulated) -> None:
     one = simulated.create(frame().schema, key="id", buckets=1)
     one.upsert(frame(("a", "x", 0)))
-    other = Table("simulated", store=simulated.store, environment=simulated.environment)
+    other = Table("simulated", opening=Opening(store=simulated.store, environment=simulated.environment))
 
     def events(table: Table) -> int:
         before = one.version

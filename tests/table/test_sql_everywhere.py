@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.read.sql import Condition
 from crdt_mor.store import MemoryStore
 
@@ -36,7 +36,7 @@ ROWS = pa.Table.from_pylist([some(number) for number in range(5)], SCHEMA)
 
 
 def made() -> Table:
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(ROWS)
     return table
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.cli.main import app
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.read.pushdown import parquet_form
@@ -51,7 +51,7 @@ ROWS = pa.Table.from_pylist([some(number) for number in range(40)], SCHEMA)
 @pytest.fixture(scope="module")
 def table() -> Table:
     """Forty rows, some in a base file alone, some in logs, and some in both."""
-    found = Table.create("events", SCHEMA, key="id", buckets=2, store=MemoryStore())
+    found = Table.create("events", SCHEMA, key="id", buckets=2, opening=Opening(store=MemoryStore()))
     found.upsert(ROWS.slice(0, 30))
     found.maintenance.compact()
     found.upsert(ROWS.slice(25, 15))

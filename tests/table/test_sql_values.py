@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.sql import Condition
@@ -197,7 +197,7 @@ def test_value_of_sql_is_the_value_of_duckdb(engine: duckdb.DuckDBPyConnection, 
 
 
 def made_table() -> Table:
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(ROWS)
     return table
 

@@ -7,7 +7,7 @@ import pickle
 import polars as pl
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
@@ -20,7 +20,7 @@ A, B = ("a", "eu", 1), ("b", "us", 2)
 @pytest.fixture
 def memory() -> Table:
     """A table in memory with a base file and a log."""
-    table = Table.create("flights", SCHEMA, key="id", store=MemoryStore())
+    table = Table.create("flights", SCHEMA, key="id", opening=Opening(store=MemoryStore()))
     table.upsert(frame(A, B))
     table.maintenance.compact()
     table.upsert(frame(("b", "us", 3)))
@@ -31,7 +31,7 @@ def test_with_a_store_the_address_is_only_a_name(memory: Table) -> None:
     assert (memory.uri, memory.config.name) == ("flights", "flights")
     assert repr(memory).startswith("Table('flights', ")
     with pytest.raises(TableNotFoundError, match="path=s3://other"):
-        Table.open("s3://other", store=MemoryStore())
+        Table("s3://other", opening=Opening(store=MemoryStore()))
 
 
 def test_two_handles_on_one_store_are_one_table(make: Make, place: Place) -> None:
@@ -83,8 +83,8 @@ def test_threads_share_what_is_in_memory(memory: Table) -> None:
 
 
 def test_a_store_that_can_be_pickled_goes_along(path: str) -> None:
-    table = Table.create("by its store", SCHEMA, key="id", store=LocalStore(path))
+    table = Table.create("by its store", SCHEMA, key="id", opening=Opening(store=LocalStore(path)))
     table.upsert(frame(A))
     job = sent(table.jobs.plan("upsert", SCHEMA))
     table.jobs.complete(job, [job.stage(frame(B), task=0)])
-    assert rows(sent(table), "id") == rows(Table.open(path), "id") == [("a",), ("b",)]
+    assert rows(sent(table), "id") == rows(Table(path), "id") == [("a",), ("b",)]

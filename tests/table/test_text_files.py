@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.columns.text_types import is_exact
 from crdt_mor.payloads import MVRegister
 from crdt_mor.store import MemoryStore
@@ -24,7 +24,9 @@ BIG = 2**53 + 1
 
 
 def table_of(kind: pa.DataType, **settings: Any) -> Table:
-    return Table.create("t", pa.schema([("id", pa.int64()), ("v", kind)]), key="id", store=MemoryStore(), **settings)
+    return Table.create(
+        "t", pa.schema([("id", pa.int64()), ("v", kind)]), key="id", opening=Opening(store=MemoryStore()), **settings
+    )
 
 
 def written(folder: Path, name: str, *values: str) -> Path:
@@ -69,7 +71,9 @@ def test_write_of_text_files_without_schema_reads_the_types_of_the_table(
     assert values_of(table) == values
     table.delete(mor.read_files(path))
     assert table.count() == 0
-    loaded = Table.create_from("u", mor.read_files(path), key="id", schema=table.schema, store=MemoryStore())
+    loaded = Table.create_from(
+        "u", mor.read_files(path), key="id", schema=table.schema, opening=Opening(store=MemoryStore())
+    )
     assert values_of(loaded) == values
 
 
@@ -224,7 +228,7 @@ def test_guessed_number_that_is_no_double_is_refused(fast_path: Path, name: str,
     with pytest.raises(InvalidInputError, match=rf"schema=.*file=.*{name}.*not exact as a double.*column=v"):
         mor.read_files(path).to_arrow()
     with pytest.raises(InvalidInputError, match=r"not exact as a double.*column=v"):
-        Table.create_from("t", path, key="id", store=MemoryStore())
+        Table.create_from("t", path, key="id", opening=Opening(store=MemoryStore()))
 
 
 @pytest.mark.parametrize("name", ["n.csv", "n.jsonl"])
@@ -250,7 +254,7 @@ def test_digits_with_a_leading_zero_are_guessed_as_text(fast_path: Path, field: 
     (fast_path / "skus.csv").write_text("\n".join(["sku,zip", *lines]))
     rows = mor.read_files(fast_path / "skus.csv")
     assert rows.schema.field("sku").type == pa.string()
-    table = Table.create("t", rows, key="sku", store=MemoryStore())
+    table = Table.create("t", rows, key="sku", opening=Opening(store=MemoryStore()))
     assert table.upsert(rows).rows == table.count() == 3
     for number in ("0x1F", "-01", "00.5"):
         assert mor.read_files(written(fast_path, "n.csv", number)).schema.field("v").type == pa.string()

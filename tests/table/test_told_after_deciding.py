@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, StorageUnavailableError, Table
 from crdt_mor.errors import (
     CommitUnknownError,
     ErasureUnfinishedError,
@@ -120,7 +120,7 @@ def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outc
     assert "timeline" in hudi_folder_of(table)
     begun: list[str] = []
     store = ScriptedStore(world.store, failing(error, is_decided_by(verb), fails, begun))
-    opened = Table.open("simulated", store=store, environment=world.environment)
+    opened = Table("simulated", opening=Opening(store=store, environment=world.environment))
     told = ""
     try:
         VERBS[verb](opened)
@@ -167,10 +167,10 @@ def _done_until(verb: str, at: int | None) -> tuple[object, object, CrdtMorError
     store = ScriptedStore(world.store, failing_from(at))
     told = None
     try:
-        call(Table.open("simulated", store=store, environment=world.environment))
+        call(Table("simulated", opening=Opening(store=store, environment=world.environment)))
     except CrdtMorError as error:
         told = error
-    after = _shown(Table.open("simulated", store=world.store, environment=world.environment))
+    after = _shown(Table("simulated", opening=Opening(store=world.store, environment=world.environment)))
     return before, after, told, len(store.calls)
 
 
@@ -199,9 +199,9 @@ def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(err
     world = Simulated()
     store = ScriptedStore(world.store, failing(error, lambda path: path == PROPERTIES, everything, []))
     with pytest.raises(CommitUnknownError) as told:
-        Table.create("simulated", SCHEMA, key="id", store=store, environment=world.environment)
+        Table.create("simulated", SCHEMA, key="id", opening=Opening(store=store, environment=world.environment))
     assert "nothing was published" not in str(told.value)
-    assert Table.open("simulated", store=world.store, environment=world.environment).version == 0
+    assert Table("simulated", opening=Opening(store=world.store, environment=world.environment)).version == 0
 
 
 @pytest.mark.parametrize("verb", ["copy", "create", "create_from", "migrate"])
@@ -213,7 +213,8 @@ def test_a_table_that_was_made_is_not_told_as_unpublished(verb: str) -> None:
         table = world.create(SCHEMA, key="id", buckets=1)
         table.upsert(rows("a"))
         there = ScriptedStore(MemoryStore(world.environment.now_ms), failing_from(at))
-        settings: dict[str, Any] = {"key": "id", "buckets": 1, "store": there, "environment": world.environment}
+        opening = Opening(store=there, environment=world.environment)
+        settings: dict[str, Any] = {"key": "id", "buckets": 1, "opening": opening}
         calls: dict[str, Callable[[], object]] = {
             "copy": lambda: table.copy("there", store=there),
             "create": lambda: Table.create("there", SCHEMA, **settings),
@@ -238,7 +239,7 @@ def test_a_table_that_was_made_is_not_told_as_unpublished(verb: str) -> None:
 
 def _takes_writes(store: Store, environment: SimulatedEnvironment) -> bool:
     try:
-        table = Table.open("there", store=store, environment=environment)
+        table = Table("there", opening=Opening(store=store, environment=environment))
         table.upsert(rows("z"))
     except (TableNotFoundError, TableArrivingError):
         return False
@@ -255,7 +256,9 @@ def test_a_version_that_is_put_by_a_call_that_raises_is_a_commit(error: Exceptio
     table = world.create(SCHEMA, key="id", buckets=1)
     table.upsert(rows("a"))
     raising = first("put", lambda path: path.startswith(VERSIONS), Mock(side_effect=error), after=True)
-    opened = Table.open("simulated", store=ScriptedStore(world.store, raising), environment=world.environment)
+    opened = Table(
+        "simulated", opening=Opening(store=ScriptedStore(world.store, raising), environment=world.environment)
+    )
     assert opened.upsert(rows("b")).rows == 1
     assert table.count() == 2
 
@@ -266,7 +269,7 @@ def test_a_version_that_the_store_refuses_is_told_in_its_own_words() -> None:
     table.upsert(rows("a"))
     refused = refusing("put", of=lambda path: path.startswith(VERSIONS), error=UnsupportedFeatureError)
     store = ScriptedStore(world.store, refused)
-    opened = Table.open("simulated", store=store, environment=world.environment)
+    opened = Table("simulated", opening=Opening(store=store, environment=world.environment))
     with pytest.raises(CrdtMorError, match="a simulated failure"):
         opened.upsert(rows("b"))
     assert table.count() == 1
@@ -285,7 +288,7 @@ def test_a_posted_write_whose_post_cannot_be_deleted_is_a_commit() -> None:
         return call()
 
     store = ScriptedStore(world.store, script)
-    opened = in_a_crowd(Table.open("simulated", store=store, environment=world.environment))
+    opened = in_a_crowd(Table("simulated", opening=Opening(store=store, environment=world.environment)))
     assert opened.upsert(rows("b")).rows == 1
     assert asked
     assert table.count() == 2
@@ -300,7 +303,7 @@ def test_an_event_whose_carried_posts_cannot_claim_a_time_says_that_nothing_was_
     before = session_of(table).tail().version
     refused = refusing("put", of=lambda path: path.endswith(".deltacommit.requested"), error=CommitUnknownError)
     store = ScriptedStore(world.store, refused)
-    opened = Table.open("simulated", store=store, environment=world.environment)
+    opened = Table("simulated", opening=Opening(store=store, environment=world.environment))
     with pytest.raises(StorageUnavailableError, match="put of a claim; nothing was published") as raised:
         opened.alter(comment={"n": "third"})
     assert not isinstance(raised.value, CommitUnknownError)
@@ -310,7 +313,9 @@ def test_an_event_whose_carried_posts_cannot_claim_a_time_says_that_nothing_was_
 @pytest.mark.parametrize("status", [403, 507])
 def test_a_refused_post_says_that_it_may_be_visible_and_nothing_else(status: int) -> None:
     with FailingBucket().running() as bucket:
-        table = Table.create(URI, SCHEMA, key="id", buckets=1, store=bucket.store(), environment=bucket.environment)
+        table = Table.create(
+            URI, SCHEMA, key="id", buckets=1, opening=Opening(store=bucket.store(), environment=bucket.environment)
+        )
         table.upsert(rows("a"))
         in_a_crowd(table)
         bucket.fail(lambda request, number: answered(status) if request.what == "PUT" else None)
@@ -323,7 +328,7 @@ def test_create_in_a_store_that_is_full_says_so() -> None:
     with FailingBucket().running() as bucket:
         bucket.fail(lambda request, number: answered(507) if request.what in ("PUT", "DELETE") else None)
         with pytest.raises(StorageRefusedError, match=r"no space left.* Nothing was published"):
-            Table.create(URI, SCHEMA, key="id", store=bucket.store(), environment=bucket.environment)
+            Table.create(URI, SCHEMA, key="id", opening=Opening(store=bucket.store(), environment=bucket.environment))
         assert bucket.environment.now_ms() == SimulatedEnvironment().now_ms(), "it was not tried again"
 
 
@@ -332,5 +337,5 @@ def test_create_in_a_store_that_does_not_answer_the_probe_is_a_failure_of_the_st
     with FailingBucket().running() as bucket:
         bucket.fail(lambda request, number: answered(500) if request.what in ("PUT", "DELETE") else None)
         with pytest.raises(StorageUnavailableError, match="nothing was published") as told:
-            Table.create(URI, SCHEMA, key="id", store=bucket.store(), environment=bucket.environment)
+            Table.create(URI, SCHEMA, key="id", opening=Opening(store=bucket.store(), environment=bucket.environment))
         assert "probe" not in str(told.value)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.format.commit import CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store.memory import MemoryStore
@@ -61,7 +61,7 @@ class Scene:
             self.table.upsert(rows(n))
 
     def opened(self, store: Store | None = None) -> Table:
-        return Table.open("simulated", store=store or self.place.store, environment=self.place.environment)
+        return Table("simulated", opening=Opening(store=store or self.place.store, environment=self.place.environment))
 
     def others(self) -> None:
         """They write, compact, archive and clean, until the value knows nothing of what came before."""

@@ -24,7 +24,7 @@ from crdt_mor.payloads import Counter
 
 columns = pa.schema([("id", pa.string())])
 table = mor.Table.create("t", columns, key="id")
-other = mor.Table("t", writer_expiry=dt.timedelta(minutes=1))
+other = mor.Table("t", opening=mor.Opening(writer_expiry=dt.timedelta(minutes=1)))
 third = mor.Table(Path("t"))
 data = pa.table({"id": ["a"]})
 frame = pl.DataFrame({"id": ["a"]})

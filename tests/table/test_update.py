@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import Environment, InvalidInputError, Opening, Table
 from crdt_mor.api import commit
 from crdt_mor.errors import EarlierWritePendingError, SchemaMismatchError, WriterExpiredError
 from crdt_mor.payloads import Any as AnyTrue
@@ -68,7 +68,9 @@ class Waiting(SimulatedEnvironment):
 
 
 def make(schema: pa.Schema = NUMBERS, **settings: Any) -> Table:
-    return Table.create("memory", schema, **{"store": MemoryStore(), "key": "id", "buckets": 2, **settings})
+    return Table.create(
+        "memory", schema, **{"opening": Opening(store=MemoryStore()), "key": "id", "buckets": 2, **settings}
+    )
 
 
 # --- what is set ------------------------------------------------------------------------------------------------------
@@ -479,14 +481,16 @@ def test_a_write_that_goes_on_for_too_long_is_named() -> None:
 def test_a_dead_writer_is_given_up_and_not_waited_for() -> None:
     clock, expiry = SimulatedEnvironment(), timedelta(seconds=30)
     store = MemoryStore(clock.now_ms)
-    table = make(store=store, environment=clock)
+    table = make(opening=Opening(store=store, environment=clock))
     table.upsert(numbers(a=1))
-    dead = Table.open("memory", store=store, environment=SimulatedEnvironment(stem="dead"), writer_expiry=expiry)
+    dead = Table(
+        "memory", opening=Opening(store=store, environment=SimulatedEnvironment(stem="dead"), writer_expiry=expiry)
+    )
     straggler = dead.transaction()
     straggler.__enter__()
     straggler.upsert(numbers(a=9))
     before_ms = clock.now_ms()
-    Table.open("memory", store=store, environment=clock, writer_expiry=expiry).update({"n": "n + 1"})
+    Table("memory", opening=Opening(store=store, environment=clock, writer_expiry=expiry)).update({"n": "n + 1"})
     assert 30_000 < clock.now_ms() - before_ms < 60_000
     assert shown(table) == {"a": 2}
 
@@ -669,6 +673,6 @@ def test_isolation_and_update_are_checked() -> None:
         tx.update({"n": 1})
 
 
-def table_again(table: Table, **settings: Any) -> Table:
+def table_again(table: Table, environment: Environment | None = None) -> Table:
     """The table once more, as another process would open it."""
-    return Table.open("memory", store=store_of(table), **settings)
+    return Table("memory", opening=Opening(store=store_of(table), environment=environment))

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, CrdtMorError, InvalidInputError, Table
+from crdt_mor import Commit, CrdtMorError, InvalidInputError, Opening, Table
 from crdt_mor.api import scan
 from crdt_mor.errors import EarlierWritePendingError, WriterExpiredError
 from crdt_mor.parts import PartDone, UpdatePart
@@ -55,8 +55,8 @@ def never(parts: Parts) -> list[PartDone]:
 
 def make(clock: SimulatedEnvironment | None = None, schema: pa.Schema = SCHEMA, **settings: Any) -> Table:
     clock = clock or SimulatedEnvironment()
-    store = MemoryStore(clock.now_ms)
-    return Table.create("memory", schema, **{"key": "id", "store": store, "environment": clock, **settings})
+    opening = Opening(store=MemoryStore(clock.now_ms), environment=clock)
+    return Table.create("memory", schema, **{"key": "id", "opening": opening, **settings})
 
 
 def filled(table: Table) -> Table:
@@ -152,7 +152,7 @@ def test_a_token_makes_it_once() -> None:
 def test_what_ends_while_the_parts_are_computed_changes_nothing_of_them() -> None:
     """Nothing that was requested before can end any more, and what is requested later comes after it."""
     table = filled(make())
-    other = Table.open("memory", store=table._store, environment=SimulatedEnvironment(stem="other"))
+    other = Table("memory", opening=Opening(store=table._store, environment=SimulatedEnvironment(stem="other")))
 
     def beside(parts: Parts) -> list[PartDone]:
         done = [parts[0].execute()]
@@ -172,7 +172,9 @@ def test_what_ends_while_the_parts_are_computed_changes_nothing_of_them() -> Non
 def test_an_earlier_write_is_waited_for_before_there_are_parts() -> None:
     clock = SimulatedEnvironment()
     table = filled(make(clock))
-    straggler = Table.open("memory", store=table._store, environment=SimulatedEnvironment(stem="late")).transaction()
+    straggler = Table(
+        "memory", opening=Opening(store=table._store, environment=SimulatedEnvironment(stem="late"))
+    ).transaction()
     straggler.__enter__()
     straggler.upsert(frame(("k1", "eu", 500, 1.0)))
     with pytest.raises(EarlierWritePendingError, match="waited_s=2"):
@@ -185,14 +187,14 @@ def test_an_earlier_write_is_waited_for_before_there_are_parts() -> None:
             if straggler.commit is None:
                 straggler.__exit__(None, None, None)
 
-    waiting = Table.open("memory", store=table._store, environment=Ending(stem="waiting"))
+    waiting = Table("memory", opening=Opening(store=table._store, environment=Ending(stem="waiting")))
     waiting.update({"n": "n + 1"}, "id = 'k1'", execute_parts=in_process)
     assert {key: n for key, _, n, _ in rows(table)}["k1"] == 501
 
 
 def test_a_later_update_waits_for_one_in_parts() -> None:
     table = filled(make())
-    other = Table.open("memory", store=table._store, environment=SimulatedEnvironment(stem="other"))
+    other = Table("memory", opening=Opening(store=table._store, environment=SimulatedEnvironment(stem="other")))
 
     def beside(parts: Parts) -> list[PartDone]:
         with pytest.raises(EarlierWritePendingError):
@@ -205,7 +207,7 @@ def test_a_later_update_waits_for_one_in_parts() -> None:
 def test_a_driver_that_dies_leaves_a_write_that_is_given_up() -> None:
     table = filled(make())
     before = rows(table)
-    driver = Table.open("memory", store=table._store, environment=SimulatedEnvironment(stem="driver"))
+    driver = Table("memory", opening=Opening(store=table._store, environment=SimulatedEnvironment(stem="driver")))
     held: list[UpdatePart] = []
 
     def dying(parts: Parts) -> list[PartDone]:

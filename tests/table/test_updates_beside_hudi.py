@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.sweep import SWEEP_EVERY_MS
 from crdt_mor.format.commit import CommitMetadata, encode_commit
@@ -48,7 +48,7 @@ def shown(world: Simulated) -> dict[str, int]:
 
 
 def again(world: Simulated) -> Table:
-    return Table.open("simulated", store=world.store, environment=world.environment)
+    return Table("simulated", opening=Opening(store=world.store, environment=world.environment))
 
 
 def timeline(table: Table, name: str) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload, Table, check_laws
+from crdt_mor import Dot, InvalidInputError, Opening, Payload, RecordPayload, Table, check_laws
 from crdt_mor.errors import LawError, PayloadError, SchemaMismatchError
 from crdt_mor.store import MemoryStore
 from tests.simulated import Simulated
@@ -105,7 +105,7 @@ def test_a_payload_that_raises_on_a_null_inside_is_refused_with_the_way_out() ->
 def test_a_table_that_exists_is_not_held_to_laws_of_a_later_release(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Create with exist_ok opens it, as Table.open does; a table that is really made is checked."""
+    """Create with exist_ok opens it, as Table does; a table that is really made is checked."""
     schema = pa.schema([("id", pa.string()), ("v", VERSION)])
 
     def create() -> Table:
@@ -121,7 +121,7 @@ def test_a_table_that_exists_is_not_held_to_laws_of_a_later_release(
     assert create().to_arrow()["v"].to_pylist() == [FULL]
     moved = MemoryStore(simulated.environment.now_ms)
     create().maintenance.migrate("elsewhere", buckets=2, store=moved)
-    assert Table.open("elsewhere", store=moved).to_arrow()["v"].to_pylist() == [FULL]
+    assert Table("elsewhere", opening=Opening(store=moved)).to_arrow()["v"].to_pylist() == [FULL]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_payload_that_names_fields_otherwise_than_files_do_is_refused(payload:
     check_laws(payload)
     schema = pa.schema([("id", pa.int64()), ("v", payload.column())])
     with pytest.raises(InvalidInputError, match=r"uses field names that files cannot store.*fields=\['a"):
-        Table.create("t", schema, key="id", merge={"v": payload}, store=MemoryStore())
+        Table.create("t", schema, key="id", merge={"v": payload}, opening=Opening(store=MemoryStore()))
 
 
 def test_what_lift_raises_refuses_the_write(simulated: Simulated) -> None:
@@ -248,7 +248,7 @@ def test_times_durations_and_uuids_are_refused_with_what_to_do(column: str, give
     schema = pa.schema(
         [("id", pa.int64()), ("n", pa.int64()), ("note", pa.string()), ("bytes", pa.binary(16)), ("at", AT.type)]
     )
-    table = Table.create("t", schema, key="id", store=MemoryStore())
+    table = Table.create("t", schema, key="id", opening=Opening(store=MemoryStore()))
     full = pa.Table.from_pylist([{"id": 1}], schema)
     given_in = full.drop_columns([column] if column in full.column_names else []).append_column(column, given)
     with pytest.raises((InvalidInputError, SchemaMismatchError), match=said):

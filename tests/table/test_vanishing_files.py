@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import SnapshotExpiredError, Table
+from crdt_mor import Opening, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store import LocalStore
@@ -85,7 +85,7 @@ def made(root: Path, merge: dict[str, Any]) -> tuple[Table, VanishingStore, str,
     """A table with base files and logs; where changes begin, and a snapshot before its compaction."""
     store = VanishingStore(root)
     schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("day", pa.string())])
-    table = Table.create(root, schema, key="id", buckets=2, partition_by="day", store=store, **merge)
+    table = Table.create(root, schema, key="id", buckets=2, partition_by="day", opening=Opening(store=store), **merge)
     days = {"day": ["mon", "tue"] * 10}
     old = table.upsert(pl.DataFrame({"id": range(20), "n": [0] * 20, **days}))
     table.maintenance.compact()

@@ -97,7 +97,7 @@ def test_each_damage_names_its_file_group_and_the_others_are_read(
     made(fast_path / "t")
     file = max((fast_path / "t" / "p=x").glob(name))
     damage(file)
-    found = Table.open(fast_path / "t").verify()
+    found = Table(fast_path / "t").verify()
     assert not found.is_sound
     (finding,) = found.findings
     assert (finding.check, finding.partition, finding.rows) == (check, file.parent.name, None)
@@ -109,7 +109,7 @@ def test_each_damage_names_its_file_group_and_the_others_are_read(
 
 def test_a_clean_beside_it_is_no_damage(fast_path: Path) -> None:
     """The files of the snapshot go before they are read: those of the newest one are read then."""
-    table, other = made(fast_path / "t"), Table.open(fast_path / "t")
+    table, other = made(fast_path / "t"), Table(fast_path / "t")
     seal, sealed = Snapshot.seal, list[Snapshot]()
 
     def once(session: Any, value: Any, cut: Any = None) -> Snapshot:

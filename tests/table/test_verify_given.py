@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import StorageUnavailableError, Table
+from crdt_mor import Opening, StorageUnavailableError, Table
 from crdt_mor.log.paths import PLANS, VERSIONS
 from crdt_mor.results import Verification
 from crdt_mor.store import LocalStore
@@ -43,7 +43,7 @@ def sound(fast_module_path: Path) -> Path:
 def verified(folder: Path, *bad: str) -> Verification:
     """The table, verified after it was opened, from when on some objects are not given."""
     store = ScriptedStore(LocalStore(folder), as_it_is)
-    table = Table.open(folder, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
+    table = Table(folder, opening=Opening(store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given.")))
     store.script = bad_sectors(bad.__contains__)
     return table.verify()
 
@@ -79,7 +79,7 @@ def test_an_object_of_the_timeline_is_not_given(sound: Path, pattern: str, which
 
 def test_a_store_that_gives_nothing_says_nothing_of_the_table(sound: Path) -> None:
     store = ScriptedStore(LocalStore(sound), as_it_is)
-    table = Table.open(sound, store=store)
+    table = Table(sound, opening=Opening(store=store))
     store.script = bad_sectors()
     with pytest.raises(StorageUnavailableError):
         table.verify()
@@ -145,7 +145,7 @@ def test_verify_of_objects_whose_first_read_is_cut_is_sound() -> None:
         return found[: len(found) // 2]
 
     store = ScriptedStore(world.store, as_it_is)
-    opened = Table.open("simulated", store=store, environment=world.environment)
+    opened = Table("simulated", opening=Opening(store=store, environment=world.environment))
     store.script = script
     assert opened.verify().findings == ()
     assert len(cut) > 3

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError, TokenOrderError
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store import MemoryStore
@@ -36,7 +36,7 @@ def test_a_table_remembers_how_it_was_made(make: Make, place: Place) -> None:
 
 
 def test_a_table_has_four_buckets_unless_told() -> None:
-    assert Table.create("t", SCHEMA, key="id", store=MemoryStore()).config.buckets == 4
+    assert Table.create("t", SCHEMA, key="id", opening=Opening(store=MemoryStore())).config.buckets == 4
 
 
 def test_creating_the_same_table_again_opens_it(make: Make) -> None:
@@ -570,7 +570,9 @@ def test_a_process_that_has_not_looked_lately_takes_a_column_that_another_has_ad
 
 @pytest.mark.parametrize("index", [["id"], ["id", "n"]], ids=str)
 def test_an_index_of_pandas_that_is_a_column_is_written_once(index: list[str]) -> None:
-    table = Table.create("t", pa.schema([("id", pa.string()), ("n", pa.int64())]), key="id", store=MemoryStore())
+    table = Table.create(
+        "t", pa.schema([("id", pa.string()), ("n", pa.int64())]), key="id", opening=Opening(store=MemoryStore())
+    )
     rows = pd.DataFrame({"id": ["a", "b"], "n": [1, 2]})
     table.upsert(rows.set_index(index, drop=False))
     assert sorted(table.to_polars().rows()) == [("a", 1), ("b", 2)]

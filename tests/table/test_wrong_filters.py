@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.cli.main import app
 from crdt_mor.store import MemoryStore
 
@@ -119,7 +119,7 @@ POLARS_SAYS = ("Span(", "_POLARS", "Resolved plan", "FAILED HERE", "This error o
 
 @pytest.fixture(scope="module")
 def table() -> Table:
-    table = Table.create("t", SCHEMA, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", SCHEMA, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     table.upsert(pa.Table.from_pylist([ROW], SCHEMA))
     return table
 
@@ -168,7 +168,7 @@ def test_a_text_that_polars_makes_no_date_is_refused_with_the_form_that_works(ta
 )
 def test_a_name_without_the_quotes_that_it_needs_is_named_with_them(text: str, quoted: str | None) -> None:
     schema = pa.schema([("id", pa.string()), ("Total Sales", pa.int64()), ("select", pa.int64())])
-    table = Table.create("t", schema, key="id", buckets=1, store=MemoryStore())
+    table = Table.create("t", schema, key="id", buckets=1, opening=Opening(store=MemoryStore()))
     said = f"; put SQL keywords and names with special characters in double quotes: {quoted}. columns="
     doors: list[Callable[[], object]] = [
         lambda: table.scan(filter=text),
@@ -197,7 +197,9 @@ def test_what_the_messages_advise_works(table: Table) -> None:
 
 
 def test_a_wide_table_lists_some_of_its_columns() -> None:
-    wide = Table.create("t", pa.schema([(f"c{n}", pa.int64()) for n in range(500)]), key="c0", store=MemoryStore())
+    wide = Table.create(
+        "t", pa.schema([(f"c{n}", pa.int64()) for n in range(500)]), key="c0", opening=Opening(store=MemoryStore())
+    )
     for wrong in ("c0 >", "nope > 1"):
         with pytest.raises(InvalidInputError) as refused:
             wide.scan(filter=wrong)

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store import MemoryStore
@@ -26,7 +26,7 @@ def row(**values: Any) -> pa.Table:
 def table() -> Table:
     """A table in which `old` is called `new`, and `gone` was dropped."""
     settings: dict[str, Any] = {"merge": PartialUpdate(), "buckets": 1, "partition_by": "land"}
-    table = Table.create("memory", SCHEMA, key=["land", "id"], store=MemoryStore(), **settings)
+    table = Table.create("memory", SCHEMA, key=["land", "id"], opening=Opening(store=MemoryStore()), **settings)
     table.upsert(row(id="a", land="DE", old=1, gone=2, price=3))
     table.alter(rename={"old": "new"}, drop="gone")
     return table
@@ -122,7 +122,7 @@ def test_a_renamed_column_gets_no_second_one_of_its_former_name(table: Table, do
 
 
 def test_another_column_gets_a_former_name_by_a_rename() -> None:
-    table = Table.create("memory", SCHEMA, key="id", store=MemoryStore(), buckets=1)
+    table = Table.create("memory", SCHEMA, key="id", opening=Opening(store=MemoryStore()), buckets=1)
     table.alter(rename={"old": "new"})
     table.upsert(row(id="a", land="DE", new=1, gone=2, price=3, third=4), schema_mode="merge")
     table.alter(rename={"third": "old"})
@@ -142,7 +142,7 @@ OWN = ["_change_type", "_commit_version", "_Commit_Timestamp", "_hoodie_x", "_cr
 def test_no_new_column_has_a_name_of_the_tables_or_the_changes_own(name: str) -> None:
     def create(*names: str) -> Table:
         schema = pa.schema([("id", pa.string()), ("n", pa.int64()), *((other, pa.int64()) for other in names)])
-        return Table.create("memory", schema, key="id", store=MemoryStore(), buckets=1)
+        return Table.create("memory", schema, key="id", opening=Opening(store=MemoryStore()), buckets=1)
 
     table = create()
     own = pa.table({"id": ["a"], name: [1]})
@@ -156,9 +156,9 @@ def test_no_new_column_has_a_name_of_the_tables_or_the_changes_own(name: str) ->
         lambda: table.overwrite(own, schema_mode="merge"),
         lambda: table.jobs.plan("upsert", own.schema, schema_mode="merge"),
         lambda: table.alter(rename={"n": name}),
-        lambda: Table.create_from("other", own, key="id", store=MemoryStore()),
+        lambda: Table.create_from("other", own, key="id", opening=Opening(store=MemoryStore())),
         lambda: Table.create_from(
-            "other", own.rename_columns(["id", "n"]), key="id", rename={"n": name}, store=MemoryStore()
+            "other", own.rename_columns(["id", "n"]), key="id", rename={"n": name}, opening=Opening(store=MemoryStore())
         ),
         lambda: table.upsert(own),
     ]

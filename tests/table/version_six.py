@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor import Table
+from crdt_mor import Opening, Table
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.format.commit import CompactionOperation, CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.format.log import delete_block, parquet_block
@@ -82,7 +82,7 @@ class VersionSix:
         self.store.put(".hoodie/hoodie.properties", encode_table(said))
 
     def open(self) -> Table:
-        return Table.open("six", store=self.store)
+        return Table("six", opening=Opening(store=self.store))
 
     def rows(self) -> dict[str, int]:
         """What we read, each key once."""

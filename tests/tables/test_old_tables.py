@@ -75,7 +75,7 @@ def test_there_is_a_table_of_each_format() -> None:
 @pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), KEPT, indirect=["release"])
 def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[str, dict[str, Any]]) -> None:
-    table, then = mor.Table.open(lake / name), noted[name]
+    table, then = mor.Table(lake / name), noted[name]
     assert str(table.schema) == then["schema"]
     assert table.version == then["version"]
     assert plain(table.scan()) == then["scan"]
@@ -93,13 +93,13 @@ def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_it_is_whole(name: str, lake: Path) -> None:
     """Files without what later releases put there, and versions that know fewer rules, are no damage."""
-    assert mor.Table.open(lake / name).verify(deep=True).findings == ()
+    assert mor.Table(lake / name).verify(deep=True).findings == ()
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
-    table = mor.Table.open(lake / name)
+    table = mor.Table(lake / name)
     fields, rows = table.config.key, table.scan().to_arrow().to_pylist()
     assert rows
     for row in rows:
@@ -114,7 +114,7 @@ def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
 def test_it_is_compacted_beside_the_writes_that_are_still_pending(
     name: str, lake: Path, noted: dict[str, dict[str, Any]]
 ) -> None:
-    table, then = mor.Table.open(lake / name, writer_expiry=NEVER), noted[name]
+    table, then = mor.Table(lake / name, opening=mor.Opening(writer_expiry=NEVER)), noted[name]
     done = table.maintenance.compact()
     assert [compacted.barrier for compacted in done][: len(then["open_plans"])] == then["open_plans"]
     assert plain(table.scan()) == then["scan"]
@@ -130,7 +130,7 @@ def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted:
 
     Where nothing says since when a writer is silent, its silence counts from the first look, so the expiry is short.
     """
-    table, then = mor.Table.open(lake / name, writer_expiry=timedelta(milliseconds=20)), noted[name]
+    table, then = mor.Table(lake / name, opening=mor.Opening(writer_expiry=timedelta(milliseconds=20))), noted[name]
     key, partitions = table.config.key, table.config.partition_by
     row = table.scan().to_polars().sort(key).head(1)
     table.delete(row.select(*key, *partitions), plain=True)
@@ -146,7 +146,7 @@ def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted:
 
 @pytest.mark.costly
 def test_a_token_of_the_release_is_known(lake: Path) -> None:
-    table = mor.Table.open(lake / "pages")
+    table = mor.Table(lake / "pages")
     before = plain(table.scan())
     again = table.upsert(table.scan().to_arrow(), token=("nightly", 18))
     assert again.repeated

@@ -159,7 +159,7 @@ def test_a_table_that_has_a_damaged_file_is_shown_with_what_is_wrong(world: Simu
     path = str(table.inspect.files()["path"][0])
     store_of(table).delete(path)
     store_of(table).put(path, b"no log at all")
-    other = mor.Table("simulated", store=world.store, environment=world.environment)
+    other = mor.Table("simulated", opening=mor.Opening(store=world.store, environment=world.environment))
     found = report_of(other, "t")
     first = found["health"][0]
     assert (first["check"], first["state"]) == ("the number of rows cannot be read", "wrong")
@@ -412,7 +412,7 @@ def test_a_key_whose_life_cannot_be_told_is_no_reason_for_no_page(world: Simulat
     found = report_of(table, "t")["conflicts"]
     for path in table.inspect.files()["path"].to_pylist():
         store_of(table).delete(path)
-    other = mor.Table("simulated", store=world.store, environment=world.environment)
+    other = mor.Table("simulated", opening=mor.Opening(store=world.store, environment=world.environment))
     (life,) = lives(other, [], found)
     assert (life["text"], "error" in life) == ("1", True)
     with pytest.raises(mor.InvalidInputError, match="match its column's type"):

@@ -53,7 +53,7 @@ class Place:
         return WAIT_SECONDS if place_of(self.uri) is None else WAIT_SECONDS_IN_BUCKETS
 
     def table(self) -> mor.Table:
-        return mor.Table.open(self.uri, storage_options=self.options)
+        return mor.Table(self.uri, storage_options=self.options)
 
     def objects(self) -> list[Stat]:
         return _objects(_store(self.uri, self.options))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import PartialUpdate, Payload, SnapshotExpiredError, StorageUnavailableError, Table, Transaction
+from crdt_mor import Opening, PartialUpdate, Payload, SnapshotExpiredError, StorageUnavailableError, Table, Transaction
 from crdt_mor.errors import CheckpointExpiredError, CommitUnknownError, TableArrivingError, TableMovedError
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.payloads import Counter
@@ -104,16 +104,18 @@ class World:
             self.disks[self.uri], name, self.trace, lambda *what: self.meanwhile(made, *what), self.comes_late
         )
         machine = Machine(self.environment, name, AHEAD_MS[place], calls.asleep)
-        table = Table.open(self.uri, store=calls, environment=machine)
+        table = Table(self.uri, opening=Opening(store=calls, environment=machine))
         made = Actor(f"process {place + 1}", machine, calls, table, uri=self.uri)
         return made
 
     def observed(self, uri: str) -> Table:
         machine = Machine(self.environment, "observer", 0, _nothing)
-        return Table.open(uri, store=self.disks[uri], environment=machine)
+        return Table(uri, opening=Opening(store=self.disks[uri], environment=machine))
 
     def open_at(self, process: Actor, uri: str) -> None:
-        process.table = Table.open(uri, store=process.calls.at(self.disks[uri]), environment=process.machine)
+        process.table = Table(
+            uri, opening=Opening(store=process.calls.at(self.disks[uri]), environment=process.machine)
+        )
         process.uri = uri
 
     def open_now(self, process: Actor) -> Table:
@@ -333,7 +335,8 @@ def _made(settings: Settings) -> Disk:
             key=["p", "k"] if settings.partitioned else "k",
             ordering="v" if settings.rule == "ordering" else None,
             partition_by="p" if settings.partitioned else (), buckets=settings.buckets,
-            merge=partial or members or None, store=disk, environment=Machine(clock, "maker", 0, _nothing),
+            merge=partial or members or None,
+            opening=Opening(store=disk, environment=Machine(clock, "maker", 0, _nothing)),
         )  # fmt: skip
         _MADE[name] = disk
     return _MADE[name]
