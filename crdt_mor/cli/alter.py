@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.options import Form, Info, Message, Uri, commit_info
 from crdt_mor.cli.render import Output
 
 

@@ -17,24 +17,19 @@ from crdt_mor.cli.declared import declared
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, recent_commits, recent_commits_text, writers, writers_text
 from crdt_mor.cli.options import (
+    SETTINGS,
     AsOf,
-    Buckets,
-    Checks,
     Codec,
     Columns,
     Compression,
-    Defaults,
     Delimiter,
     Encoding,
     Form,
     How,
     Key,
-    Merges,
     Names,
     NamesOf,
-    NotNull,
-    Ordering,
-    PartitionBy,
+    Settings,
     Uri,
 )
 from crdt_mor.cli.render import Output
@@ -75,13 +70,7 @@ def create(
     ] = None,
     delimiter: Delimiter = ",",
     encoding: Encoding = "utf-8",
-    ordering: Ordering = None,
-    partition_by: PartitionBy = None,
-    buckets: Buckets = 4,
-    merge: Merges = None,
-    not_null: NotNull = None,
-    check: Checks = None,
-    default: Defaults = None,
+    settings: Settings = SETTINGS,
     cluster_by: Annotated[
         str | None, typer.Option(metavar="A,B", help="Compaction sorts base files by these columns, not by key.")
     ] = None,
@@ -100,15 +89,12 @@ def create(
     """
     columns = _columns(schema, like, Reading(delimiter=delimiter, encoding=encoding))
     table = mor.Table.create(
-        uri, columns, key=inputs.split_names(key) or [], ordering=ordering,
-        partition_by=inputs.split_names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-        not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
-        default=inputs.by_name(default, "--default"),
+        uri, columns, key=inputs.split_names(key) or [], **settings.arguments,
         cluster_by=inputs.split_names(cluster_by) or (), cluster_order=cluster_order.value,
         compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
     made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
-    what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
+    what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {settings.buckets} buckets"
     render.result(output, made, f"created {uri}: {what}")
 
 

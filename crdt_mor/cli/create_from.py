@@ -10,23 +10,20 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import Reading, read_schema
-from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import (
-    Buckets,
-    Checks,
+    SETTINGS,
     Codec,
     Compression,
-    Defaults,
     Delimiter,
     Encoding,
     Form,
+    Info,
     Key,
-    Merges,
-    NotNull,
-    Ordering,
-    PartitionBy,
+    Message,
     Rename,
+    Settings,
     Uri,
+    commit_info,
 )
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
@@ -52,13 +49,7 @@ def create_from(
     ] = None,
     delimiter: Delimiter = ",",
     encoding: Encoding = "utf-8",
-    ordering: Ordering = None,
-    partition_by: PartitionBy = None,
-    buckets: Buckets = 4,
-    merge: Merges = None,
-    not_null: NotNull = None,
-    check: Checks = None,
-    default: Defaults = None,
+    settings: Settings = SETTINGS,
     compression: Compression = Codec.zstd,
     rename: Rename = None,
     message: Message = None,
@@ -84,10 +75,7 @@ def create_from(
 
         table = mor.Table.create_from(
             uri, source, key=inputs.split_names(key) or [],
-            schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
-            partition_by=inputs.split_names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-            not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
-            default=inputs.by_name(default, "--default"),
+            schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), **settings.arguments,
             compression=compression.value, commit_info=commit_info(message, info), on_progress=show,
             storage_options=inputs.storage(),
         )  # fmt: skip

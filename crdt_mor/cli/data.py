@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
+from crdt_mor.cli.options import Delimiter, Encoding, Rename
 from crdt_mor.cli.type_names import type_of
 from crdt_mor.ground.late_imports import Late, pa
 
@@ -51,6 +52,11 @@ class InputFormat(StrEnum):
     json = "json"
 
 
+InputForm = Annotated[
+    InputFormat | None,
+    typer.Option("--input-format", help="The files' format; default: by their names, or by the first bytes of stdin."),
+]
+
 _SUFFIXES: Final = {
     ".parquet": InputFormat.parquet,
     ".arrow": InputFormat.arrow,
@@ -68,12 +74,12 @@ Content: TypeAlias = "Callable[[], pa.NativeFile]"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options for reading files. format: for files without a known ending."""
+    """Options for reading files. input_format: for files without a known ending."""
 
-    format: InputFormat | None = None
-    rename: Sequence[str] | None = None
-    delimiter: str = ","
-    encoding: str = "utf-8"
+    input_format: InputForm = None
+    delimiter: Delimiter = ","
+    encoding: Encoding = "utf-8"
+    rename: Rename = None
 
     @property
     def csv(self) -> CsvFormat:
@@ -102,7 +108,7 @@ def _read(path: Path, content: Content, form: InputFormat, schema: pa.Schema, ho
 
 
 def _form(path: Path, content: Content, how: Reading) -> InputFormat:
-    form = how.format or _named(path) or _sniffed(content)
+    form = how.input_format or _named(path) or _sniffed(content)
     if form is None:
         raise mor.InvalidInputError(
             f"unknown file name ending: pass --input-format, or use {', '.join(_SUFFIXES)}, for text also with .gz. "
@@ -136,7 +142,7 @@ def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
 
     if not files.is_address(file):
         return read_data(Path(file), schema, how)
-    if how.format is not None:
+    if how.input_format is not None:
         raise typer.BadParameter(f"the format at an address is known by its ending: omit --input-format. file={file}")
     places = Places(inputs.storage())
     if how.csv != csv_rows.PLAIN:

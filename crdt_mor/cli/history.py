@@ -21,12 +21,6 @@ MESSAGES_MAX = 3
 DECLARED_MAX = 3
 RECENT_COMMITS = 100
 
-Message = Annotated[str | None, typer.Option(metavar="TEXT", help="The commit's message, shown by `history`.")]
-Info = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Further commit info: ticket=OPS-17. May be repeated."),
-]
-
 
 def history(
     uri: Uri,
@@ -57,17 +51,6 @@ def history(
         render.note(f"the newest {shown} commits; for more use --limit N")
     if (said := handed_over_text(table)) is not None:
         render.note(f"handed over {said}")
-
-
-def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, str] | None:
-    """Parse `--message TEXT --info ticket=OPS-17`."""
-    found: dict[str, str] = {}
-    for text in info or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"--info must be like ticket=OPS-17. got={text!r}")
-        found[key] = value
-    return ({"message": message} if message is not None else {}) | found or None
 
 
 def recent_commits(timeline: pl.DataFrame) -> dict[str, int]:

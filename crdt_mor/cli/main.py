@@ -9,6 +9,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
@@ -139,6 +140,7 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     """Turn a function into a command that reports errors and sets the exit code."""
 
     name = function.__name__.replace("_", "-")
+    own, groups = _options(function)
 
     @functools.wraps(function)
     def command(
@@ -153,16 +155,18 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
             with failures.warnings_told(json=json):
                 inputs.allow(payloads or ())
                 inputs.use_storage(storage or ())
-                function(*args, **options)
+                made = {
+                    group: kind(**{one.name: options.pop(one.name) for one in fields(kind)}) for group, kind in groups
+                }
+                function(*args, **made, **options)
                 failures.finish_output()
         except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
             raise
         except BaseException as error:  # a polars panic is not an `Exception`
-            parameters = inspect.signature(function).parameters
+            parameters = [option.name for option in own]
             raise typer.Exit(failures.report(error, name, parameters, json=json, debug=debug)) from error
 
-    hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
-    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
+    hints = {**{option.name: option.annotation for option in own}, "debug": Debug}
     more = [inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)]
     if {"uri", "uris", "address"} & hints.keys():
         hints["storage"] = Storage
@@ -173,6 +177,24 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = hints
     return command
+
+
+def _options(function: Callable[..., None]) -> tuple[list[inspect.Parameter], list[tuple[str, type]]]:
+    """Return a command's options, and its parameters that stand for a group of options: a dataclass."""
+    hints = get_type_hints(function, include_extras=True)
+    own: list[inspect.Parameter] = []
+    groups: list[tuple[str, type]] = []
+    for parameter in inspect.signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if not is_dataclass(kind):
+            own.append(parameter.replace(annotation=kind))
+            continue
+        groups.append((parameter.name, kind))  # type: ignore[arg-type]
+        inner = get_type_hints(kind, include_extras=True)
+        own += [
+            parameter.replace(name=one.name, annotation=inner[one.name], default=one.default) for one in fields(kind)
+        ]
+    return own, groups
 
 
 for _command in (

@@ -8,12 +8,10 @@ import typer
 
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
-from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import Form, Uri, Wait
+from crdt_mor.cli.options import UNNAMED, Form, Named, Uri, Wait
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import Token
 from crdt_mor.model.policies import plural
 
 
@@ -37,9 +35,7 @@ def move(
         ),
     ],
     wait: Wait = "60s",
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Move rows to another partition by key, in one commit.
@@ -50,10 +46,7 @@ def move(
     table = inputs.opened(uri)
     rows = [tuple(row.values()) for row in records(key_rows(keys, table))]
     to = {name: _value(text) for name, text in inputs.by_name(partition, "--partition").items()}
-    done = table.move(
-        rows, partition=to, wait=inputs.duration(wait, "--wait"), token=inputs.token(token),
-        commit_info=commit_info(message, info),
-    )  # fmt: skip
+    done = table.move(rows, partition=to, wait=inputs.duration(wait, "--wait"), **named.arguments)
     text = f"version {done.version}: moved {plural(done.updated, 'row', ',')}"
     if done.repeated:
         text = "nothing was written: this token was used before"

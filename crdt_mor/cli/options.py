@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
+from crdt_mor.cli import inputs
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format
 
@@ -81,3 +84,64 @@ class NamesOf(StrEnum):
 
 
 Names = Annotated[NamesOf, typer.Option("--names", help="then: --as-of shows the column names of that moment.")]
+Message = Annotated[str | None, typer.Option(metavar="TEXT", help="The commit's message, shown by `history`.")]
+Info = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Further commit info: ticket=OPS-17. May be repeated."),
+]
+Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write only once, even if repeated; N must grow.")]
+
+
+def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, str] | None:
+    """Parse `--message TEXT --info ticket=OPS-17`."""
+    found: dict[str, str] = {}
+    for text in info or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"--info must be like ticket=OPS-17. got={text!r}")
+        found[key] = value
+    return ({"message": message} if message is not None else {}) | found or None
+
+
+# --- groups: a command with a parameter of such a class has an option for each field ---------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a commit is called."""
+
+    token: Token = None
+    message: Message = None
+    info: Info = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"token": inputs.token(self.token), "commit_info": commit_info(self.message, self.info)}
+
+
+UNNAMED: Final = Named()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a new table."""
+
+    ordering: Ordering = None
+    partition_by: PartitionBy = None
+    buckets: Buckets = 4
+    merge: Merges = None
+    not_null: NotNull = None
+    check: Checks = None
+    default: Defaults = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "ordering": self.ordering, "partition_by": inputs.split_names(self.partition_by) or (),
+            "buckets": self.buckets, "merge": inputs.merge(self.merge or []),
+            "not_null": inputs.split_names(self.not_null) or (), "check": inputs.by_name(self.check, "--check"),
+            "default": inputs.by_name(self.default, "--default"),
+        }  # fmt: skip
+
+
+SETTINGS: Final = Settings()

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import Reading, check_files, rows_of
-from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri
+from crdt_mor.cli.data import READING, Reading, check_files, rows_of
+from crdt_mor.cli.options import UNNAMED, Form, Named, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
+from crdt_mor.cli.writes import Files, Mode, SchemaMode, say
 from crdt_mor.ground.late_imports import pa
 
 A_PARTITION = "a value of the partition column, or a path (day=2026-01-31)"
@@ -31,13 +30,8 @@ def overwrite(
     files: Files,
     partitions: Partitions = None,
     schema_mode: Mode = SchemaMode.strict,
-    input_format: InputForm = None,
-    delimiter: Delimiter = ",",
-    encoding: Encoding = "utf-8",
-    rename: Rename = None,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    how: Reading = READING,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Replace all rows, or the rows of some partitions, by files in one commit.
@@ -46,7 +40,6 @@ def overwrite(
     """
     check_files(files)
     table = inputs.opened(uri)
-    how = Reading(input_format, rename, delimiter, encoding)
     data = [pa.table(rows_of(file, table.schema, how)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
         raise typer.BadParameter("--partition dynamic must be alone, for all partitions with new rows")
@@ -54,8 +47,7 @@ def overwrite(
         pa.concat_tables(data, promote_options="permissive"),
         partitions="dynamic" if partitions == ["dynamic"] else partitions or None,
         schema_mode=schema_mode.value,
-        token=inputs.token(token),
-        commit_info=commit_info(message, info),
+        **named.arguments,
     )
     say(commit, output, len(files))
 
@@ -66,9 +58,7 @@ def delete_partitions(
         list[str], typer.Argument(metavar="PARTITION", help=f"Each is {A_PARTITION}.", show_default=False)
     ],
     yes: Yes = False,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Delete all rows of some partitions in one commit. Asks first.
@@ -77,16 +67,13 @@ def delete_partitions(
     """
     table = inputs.opened(uri)
     _ask(f"all rows of {len(partitions)} partitions will be deleted from {table.uri}", yes, output)
-    said = commit_info(message, info)
-    say(table.delete_partitions(partitions, token=inputs.token(token), commit_info=said), output)
+    say(table.delete_partitions(partitions, **named.arguments), output)
 
 
 def truncate(
     uri: Uri,
     yes: Yes = False,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Delete all rows of a table in one commit. Asks first.
@@ -96,7 +83,7 @@ def truncate(
     table = inputs.opened(uri)
     if not yes:
         _ask(f"all {table.count():,} rows will be deleted from {table.uri}", yes, output)
-    say(table.truncate(token=inputs.token(token), commit_info=commit_info(message, info)), output)
+    say(table.truncate(**named.arguments), output)
 
 
 def _ask(what: str, yes: bool, output: Output) -> None:

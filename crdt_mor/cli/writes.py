@@ -10,22 +10,16 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import STDIN, InputFormat, Reading, check_files, check_inputs, rows_of
-from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.data import READING, STDIN, Reading, check_files, check_inputs, rows_of
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri, Wait
+from crdt_mor.cli.options import UNNAMED, Form, Named, Uri, Wait
 from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import pa
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines files, or s3://…; several make one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
 SomeFiles = Annotated[list[str] | None, typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
-InputForm = Annotated[
-    InputFormat | None,
-    typer.Option("--input-format", help="The files' format; default: by their names, or by the first bytes of stdin."),
-]
 Plain = Annotated[bool, typer.Option("--plain", help="Delete regardless of ordering values.")]
-Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write only once, even if repeated; N must grow.")]
 
 
 class Verb(StrEnum):
@@ -46,42 +40,30 @@ def append(
     uri: Uri,
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
-    input_format: InputForm = None,
-    delimiter: Delimiter = ",",
-    encoding: Encoding = "utf-8",
-    rename: Rename = None,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    how: Reading = READING,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Insert the rows of files in one commit.
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
-    said, how = commit_info(message, info), Reading(input_format, rename, delimiter, encoding)
-    _write_files(uri, Verb.append, files, schema_mode, False, how, token, said, output)
+    _write_files(uri, Verb.append, files, schema_mode, False, how, named, output)
 
 
 def upsert(
     uri: Uri,
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
-    input_format: InputForm = None,
-    delimiter: Delimiter = ",",
-    encoding: Encoding = "utf-8",
-    rename: Rename = None,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    how: Reading = READING,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Insert or update the rows of files by key, in one commit.
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    said, how = commit_info(message, info), Reading(input_format, rename, delimiter, encoding)
-    _write_files(uri, Verb.upsert, files, schema_mode, False, how, token, said, output)
+    _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, output)
 
 
 def update(
@@ -94,9 +76,7 @@ def update(
         str | None, typer.Option(metavar="SQL", help='Rows that match: "views < 10"; default: all rows.')
     ] = None,
     wait: Wait = "60s",
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Update columns of matching rows, exactly, beside other writers.
@@ -109,14 +89,7 @@ def update(
     if len(assigned) < len(set_):
         raise typer.BadParameter("set each column once", param_hint="--set")
     table = inputs.opened(uri)
-    commit = table.update(
-        assigned,
-        where,
-        wait=inputs.duration(wait, "--wait"),
-        token=inputs.token(token),
-        commit_info=commit_info(message, info),
-    )
-    say(commit, output)
+    say(table.update(assigned, where, wait=inputs.duration(wait, "--wait"), **named.arguments), output)
 
 
 def delete(
@@ -133,13 +106,8 @@ def delete(
     ] = None,
     plain: Plain = False,
     wait: Wait = "60s",
-    input_format: InputForm = None,
-    delimiter: Delimiter = ",",
-    encoding: Encoding = "utf-8",
-    rename: Rename = None,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
+    how: Reading = READING,
+    named: Named = UNNAMED,
     output: Form = Output.text,
 ) -> None:
     """Delete rows in one commit: by the keys in files, by --where or by --keys.
@@ -150,18 +118,15 @@ def delete(
     """
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
         raise typer.BadParameter("pass exactly one of files, --where and --keys")
-    said = commit_info(message, info)
     if files:
-        how = Reading(input_format, rename, delimiter, encoding)
-        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, how, token, said, output)
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, how, named, output)
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
     table = inputs.opened(uri)
     rows = _keys(keys, table) if keys else None
     how_long = inputs.duration(wait, "--wait")
-    commit = table.delete(rows, where=where, plain=plain, wait=how_long, token=inputs.token(token), commit_info=said)
-    say(commit, output)
+    say(table.delete(rows, where=where, plain=plain, wait=how_long, **named.arguments), output)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
@@ -185,14 +150,13 @@ def _write_files(
     schema_mode: SchemaMode,
     plain: bool,
     how: Reading,
-    token: str | None,
-    said: dict[str, str] | None,
+    named: Named,
     output: Output,
 ) -> None:
     check_files(files)
     table = inputs.opened(uri)
     data = [rows_of(file, table.schema, how) for file in files]
-    with table.transaction(token=inputs.token(token), commit_info=said) as tx:
+    with table.transaction(**named.arguments) as tx:
         for rows in data:
             if verb is Verb.append:
                 tx.append(rows, schema_mode=schema_mode.value)
