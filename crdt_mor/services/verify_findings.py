@@ -96,8 +96,6 @@ CHECKS: Final = MappingProxyType({
 })  # fmt: skip
 """Effect on readers and repair for each check."""
 
-HINT: Final = "hint"
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -25,8 +25,6 @@ from crdt_mor.testing.simulation.world import Actor, World
 _UNTIL_ALL_CLOCKS_S: Final = 100.0
 """Seconds until every process's clock has passed every moment."""
 
-_OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
-
 
 @dataclass
 class Follower:
