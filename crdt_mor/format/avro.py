@@ -1,4 +1,4 @@
-"""The part of Avro's framing that is written here: zigzag numbers, and object containers around encoded datums.
+"""The part of Avro's framing that is written here: zigzag numbers, object containers, and heads of log blocks.
 
     container   "Obj" 1 | header map (avro.schema) | sync (16) | block
     block       count | size | datums | sync
@@ -10,15 +10,22 @@ their content: the sync marker is a hash of it. The header has no `avro.codec`, 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from crdt_mor.errors import FormatError, UnsupportedVersionError
 
 Json: TypeAlias = "str | bool | int | float | list[Json] | dict[str, Json] | None"
 """An Avro schema, as JSON."""
 
 MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
+
+CONTENT_VERSION: Final = 3
+CONTENT_HEAD: Final = struct.Struct(">ii")
+"""The head of a log block's content: its version, and a number."""
 
 
 def encode_long(value: int) -> bytes:
@@ -70,3 +77,16 @@ def container_header(schema: str, notes: Mapping[str, str] = MappingProxyType({}
     texts = [text.encode() for entry in metadata.items() for text in entry]
     entries = b"".join(encode_long(len(text)) + text for text in texts)
     return b"".join((MAGIC, encode_long(len(metadata)), entries, b"\x00"))
+
+
+def content_of(content: memoryview, block: str, where: str) -> tuple[int, memoryview]:
+    """Return the number in the head of a log block's content, and the rest. block: its kind, for errors."""
+    if len(content) < CONTENT_HEAD.size:
+        raise FormatError(f"damaged {block}: cut short. {where}")
+    version, number = CONTENT_HEAD.unpack_from(content)
+    if version != CONTENT_VERSION:
+        raise UnsupportedVersionError(
+            f"{block} of an older or newer Hudi: let Hudi compact the table first. "
+            f"{where} found={version} supported={CONTENT_VERSION}"
+        )
+    return number, content[CONTENT_HEAD.size :]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
@@ -20,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.avro import parse_record
-from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.format.avro import Json
 from crdt_mor.format.avro_schemas import require_bounded
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 else:
     fastavro = Late("fastavro")
 
-CONTENT_VERSION: Final = 3
-_HEAD: Final = struct.Struct(">ii")
 _LENGTH: Final = "_crdt_length"
 _LENGTH_BYTES: Final = 4
 _LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "CrdtMorLength", "size": _LENGTH_BYTES}}
@@ -41,19 +38,11 @@ _LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "Crdt
 def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table:
     """Decode the rows of a block; errors name the path and the offset."""
     where = f"path={path} offset={offset}"
-    if len(content) < _HEAD.size:
-        raise FormatError(f"damaged Avro log block: cut short. {where}")
-    version, count = _HEAD.unpack_from(content)
-    if version != CONTENT_VERSION:
-        raise UnsupportedVersionError(
-            "an Avro log block of an older or newer Hudi: let Hudi compact the table first. "
-            f"{where} found={version} supported={CONTENT_VERSION}"
-        )
+    count, body = avro.content_of(content, "Avro log block", where)
     try:
         writer = _writer(schema)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"damaged Avro log block: its schema is not one: {error!r}. {where}") from error
-    body = content[_HEAD.size :]
     if not 0 <= count <= len(body) // _LENGTH_BYTES:
         raise FormatError(f"damaged Avro log block: {count} records in {len(body)} bytes. {where}")
     try:

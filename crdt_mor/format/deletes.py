@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
@@ -27,7 +26,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.format.deletes_ordering import (
     ARRAY_BRANCH,
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 else:
     fastavro = Late("fastavro")
 
-CONTENT_VERSION: Final = 3
-_HEAD: Final = struct.Struct(">ii")
 _SENTINEL_TEXT: Final = "\0the end\0"
 _SENTINEL: Final = b"\x02" + avro.encode_long(len(_SENTINEL_TEXT)) + _SENTINEL_TEXT.encode()
 
@@ -76,7 +73,7 @@ def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.A
         )
         body = avro.encode_long(len(keys)) + _bytes_of(pc.binary_join_element_wise(*columns))
     body += b"\x00"
-    return _HEAD.pack(CONTENT_VERSION, len(body)) + body
+    return avro.CONTENT_HEAD.pack(avro.CONTENT_VERSION, len(body)) + body
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -117,15 +114,7 @@ def are_of_partition(content: memoryview, partition: str, count: int) -> bool:
 
 
 def _body(content: memoryview, where: str) -> memoryview:
-    if len(content) < _HEAD.size:
-        raise FormatError(f"damaged delete block: cut short. {where}")
-    version, length = _HEAD.unpack_from(content)
-    if version != CONTENT_VERSION:
-        raise UnsupportedVersionError(
-            "a delete block of an older or newer Hudi: let Hudi compact the table first. "
-            f"{where} found={version} supported={CONTENT_VERSION}"
-        )
-    body = content[_HEAD.size :]
+    length, body = avro.content_of(content, "delete block", where)
     if length != len(body):
         raise FormatError(f"damaged delete block: {len(body)} bytes, {length} announced. {where}")
     return body
