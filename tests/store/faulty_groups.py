@@ -16,7 +16,7 @@ import argparse
 import sys
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -30,13 +30,13 @@ from crdt_mor.payloads import Counter
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.store.options import read_options
-from crdt_mor.store.protocol import Content, Durable
 from crdt_mor.testing.faults import ProcessDied
 from tests import servers
 from tests.inside import completions_of
 from tests.posting import in_a_crowd
 from tests.proxy import Hurried, Proxy
 from tests.store.helpers import COLUMNS
+from tests.stores import Dying, ScriptedStore, as_it_is
 
 ALL: Final = "all"
 DEATHS_SHARE: Final = 0.3
@@ -50,43 +50,8 @@ Told = Literal["done", "failed", "unknown"]
 Work = Callable[[Table, tuple[str, int]], Commit]
 
 
-class MortalStore(ObjectStore):
-    """A store of a process that dies at a put, before it or after it; whatever it still tries is not done."""
-
-    puts_left = 0
-    is_after = False
-    is_dead = False
-
-    def die_at(self, put: int, *, after: bool) -> None:
-        """Die at this put from now on, counted from 1; 0: at none."""
-        self.puts_left, self.is_after = put, after
-
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        self._live()
-        self.puts_left -= 1
-        dies = self.puts_left == 0
-        if dies and not self.is_after:
-            self._die()
-        created = super().put(path, data, durable=durable, after=after)
-        if dies:
-            self._die()
-        return created
-
-    def view(self, path: str) -> memoryview | None:
-        self._live()
-        return super().view(path)
-
-    def delete(self, path: str) -> None:
-        self._live()
-        super().delete(path)
-
-    def _die(self) -> None:
-        self.is_dead = True
-        raise ProcessDied
-
-    def _live(self) -> None:
-        if self.is_dead:
-            raise ProcessDied
+def is_put(operation: str, path: str) -> bool:
+    return operation == "put"
 
 
 @dataclass
@@ -124,8 +89,9 @@ class Writer:
             place = place_of(self.uri)
             assert place is not None
             options = read_options(self.through.options, place.provider)
-            self.store = MortalStore(place, options.public, options.secret, Hurried())
-            self.store._requests.prepare()
+            store = ObjectStore(place, options.public, options.secret, Hurried())
+            store._requests.prepare()
+            self.store = ScriptedStore(store, as_it_is)
             with suppress(StorageUnavailableError):
                 self.table = Table(self.uri, opening=Opening(store=self.store, environment=Hurried()))
                 return
@@ -136,7 +102,7 @@ class Writer:
         self.number += 1
         token = (self.name, self.number)
         if chance.random() < DEATHS_SHARE:
-            self.store.die_at(chance.randint(1, PUTS_MAX), after=chance.random() < 0.5)
+            self.store.script = Dying(is_put, chance.randint(1, PUTS_MAX), after=chance.random() < 0.5)
         try:
             while True:
                 try:
@@ -157,7 +123,7 @@ class Writer:
                 else:
                     return "done"
         finally:
-            self.store.die_at(0, after=False)
+            self.store.script = as_it_is
 
 
 def rows_of(key: str) -> pl.DataFrame:
