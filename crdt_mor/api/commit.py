@@ -262,7 +262,7 @@ def _tried(
         if newest.version == tried.followed.value.version:
             raise
         refused = replace(tried.write, refused=tried.write.refused + 1)
-        chosen = way(tried.seen, refused)
+        chosen = way(tried.followed.seen, refused)
         return chosen if chosen.step == "begin" else refused
     if isinstance(result, Way):
         return result

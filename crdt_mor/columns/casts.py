@@ -5,8 +5,6 @@ Arrow's safe casts check the values. If a cast fails, the first bad row is found
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
@@ -58,7 +56,9 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     target = stored_type(column.type, column.name)
     if _is_stored(data.type, column.type, target):
         return data if _same(data.type, target) else data.cast(target)  # only names inside lists differ
-    _refuse_other_kind(data.type, column)
+    _refuse_unknown_fields(data.type, column.type, column.name)
+    if not meets(data.type, column.type):
+        raise _mismatch(data.type, column)
     try:
         return _stored(plain, column.type, column.name)
     except _InexactError as error:
@@ -95,12 +95,6 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
 
 
 # --- convertible types ------------------------------------------------------------------------------------------------
-
-
-def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
-    _refuse_unknown_fields(kind, column.type, column.name)
-    if not meets(kind, column.type):
-        raise _mismatch(kind, column)
 
 
 def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) -> None:
@@ -208,8 +202,10 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
     if pt.is_nested(declared) and pt.is_nested(data.type):
         return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)
     try:
-        plain = values_of(declared)
-        return _cast(data, kind_of(plain).steps(data.type, plain, target))
+        plain, stored = values_of(declared), data
+        for step in kind_of(plain).steps(data.type, plain, target):
+            stored = _cast(stored, step)
+        return stored
     except (pa.ArrowInvalid, OverflowError) as error:
         raise _InexactError(path, data.type, declared, "") from error
     except pa.ArrowNotImplementedError as error:
@@ -268,13 +264,7 @@ def _all_differ(keys: pa.Array, offsets: pa.Array) -> bool:
     return not bool((entries[1:] == entries[:-1]).any())
 
 
-def _cast(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> pa.ChunkedArray:
-    for target in steps:
-        data = _cast_once(data, target)
-    return data
-
-
-def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+def _cast(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if _same(data.type, target):
         return data
     if pt.is_integer(data.type) and pt.is_decimal(target):

@@ -18,7 +18,7 @@ _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 def near_scale(data: _Values, scale: int) -> _Values:
     """Reduce the scale until Arrow casts correctly to `scale`; raise `pa.ArrowInvalid` if a dropped digit is not 0."""
-    while _is_wide(data.type) and data.type.scale - scale > _DIGITS_AT_ONCE:
+    while (pt.is_decimal128(data.type) or pt.is_decimal256(data.type)) and data.type.scale - scale > _DIGITS_AT_ONCE:
         build = pa.decimal256 if pt.is_decimal256(data.type) else pa.decimal128
         data = data.cast(build(data.type.precision, data.type.scale - _DIGITS_AT_ONCE))
     return data
@@ -27,7 +27,3 @@ def near_scale(data: _Values, scale: int) -> _Values:
 def cast(data: _Values, target: pa.DataType) -> _Values:
     """Cast numbers as Arrow does, and decimals also where Arrow's division is wrong."""
     return near_scale(data, target.scale if pt.is_decimal(target) else 0).cast(target)
-
-
-def _is_wide(kind: pa.DataType) -> bool:
-    return bool(pt.is_decimal128(kind) or pt.is_decimal256(kind))

@@ -65,6 +65,7 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.planners.way import Seen
 from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Stat
 
@@ -117,14 +118,12 @@ class ExpectedObject:
 
 @dataclass(frozen=True, slots=True)
 class FollowedVersion:
-    """The version to follow in one event, and the time to claim. is_crowded: other writers were in the way, so the
-    write is to be posted.
-    """
+    """The version to follow in one event, and the time to claim. seen: the facts that choose the write's way."""
 
     value: Timeline
     requested: InstantTime
     expected: ExpectedObject
-    is_crowded: bool = False
+    seen: Seen
 
 
 def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) -> bool:

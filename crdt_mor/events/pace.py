@@ -27,7 +27,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
-from crdt_mor.planners.way import BUSY_MS, STALE_MS
+from crdt_mor.planners.way import BUSY_MS, STALE_MS, Seen
 from crdt_mor.store.protocol import afterwards
 
 V = TypeVar("V", bound=Timeline)
@@ -102,7 +102,8 @@ class Pace:
         if self._views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None
         expected = ExpectedObject(PROPERTIES, self._handle.settings_stat)
-        return FollowedVersion(value, claim_after(value.clock, now_ms), expected, is_crowded)
+        seen = Seen(is_crowded=is_crowded, is_far=self._handle.is_far)
+        return FollowedVersion(value, claim_after(value.clock, now_ms), expected, seen)
 
     @property
     def has_published(self) -> bool:
@@ -167,7 +168,8 @@ class Pace:
     def _upkeep(self, value: Timeline) -> None:
         """Do upkeep after a commit in one event: no begin does it."""
         handle, now_ms = self._handle, self._handle.environment.now_ms()
-        if not is_sweep_due(value, now_ms) and not self._is_look_for_silent_due(value, now_ms):
+        is_look_due = value.pending and abs(now_ms - self._upkept_ms) > min(UPKEEP_EVERY_MS, handle.expiry_ms)
+        if not is_look_due and not is_sweep_due(value, now_ms):
             return
         self._upkept_ms = now_ms
 
@@ -176,10 +178,6 @@ class Pace:
                 handle.remember(handle.run(sweep.upkeep(handle.publisher, value, handle.expiry_ms)))
 
         afterwards(handle.store, upkeep)
-
-    def _is_look_for_silent_due(self, value: Timeline, now_ms: int) -> bool:
-        every_ms = min(UPKEEP_EVERY_MS, self._handle.expiry_ms)
-        return bool(value.pending) and abs(now_ms - self._upkept_ms) > every_ms
 
     def _remove(self, paths: Sequence[str]) -> None:
         with suppress(Exception):  # must not replace the outcome of the write; a sweep removes closed posts

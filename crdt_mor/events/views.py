@@ -76,11 +76,6 @@ class HudiLook:
     is_unprojected: bool = False
     begun_files: Sequence[Stat] | None = None
 
-    @property
-    def pause_ms(self) -> int:
-        """The least time until the next look; 0 for a short timeline."""
-        return LOOK_SHARE * max(self.took_ms, 1) if self.names > LOOK_NAMES_MAX else 0
-
 
 class Views:
     """What a session shows to readers. Thread-safe."""
@@ -136,7 +131,9 @@ class Views:
 
     @property
     def _pause_ms(self) -> int:
-        alone_ms = self._look.pause_ms
+        """The least time until the next look; 0 for a short timeline."""
+        look = self._look
+        alone_ms = LOOK_SHARE * max(look.took_ms, 1) if look.names > LOOK_NAMES_MAX else 0
         return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._crowd.others)))
 
     def adopt(self) -> None:

@@ -104,7 +104,8 @@ def _completed_names(listed: Sequence[Stat], carried: Iterable[Completion]) -> l
     """Return the names of completed instants in Hudi's timeline, without those of the completions in `carried`."""
     ours = {str(completed_name(completion)) for completion in carried}
     parsed = (timeline_file_name(stat.path) for stat in listed)
-    return [name for name in parsed if name and _is_completed(name) and str(name) not in ours]
+    completed = (name for name in parsed if name and name.state == "completed" and name.action != SAVEPOINT)
+    return [name for name in completed if str(name) not in ours]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,10 +375,6 @@ def _has_later_versions() -> Steps[bool]:
     """
     names = yield from listed_versions()
     return bool(names) and names[-1].path > version_path(0)
-
-
-def _is_completed(name: TimelineFileName) -> bool:
-    return name.state == "completed" and name.action != SAVEPOINT
 
 
 def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInstant]) -> HudiCompletions:

@@ -106,16 +106,12 @@ def commit_extra(data: bytes, path: str) -> Mapping[str, str]:
     return decode_commit(data, path).extra
 
 
-def encode_completed_write(completion: Completion, avro_schema: str) -> bytes:
-    return _encode_completion(completion, avro_schema, compacted=None)
-
-
 def encode_completed_compaction(completion: Completion, avro_schema: str) -> bytes:
     """Encode a compaction's commit metadata. Our log compactions write base files, so they count as compactions."""
-    return _encode_completion(replace(completion, operation="COMPACT"), avro_schema, compacted=True)
+    return encode_completed_write(replace(completion, operation="COMPACT"), avro_schema, compacted=True)
 
 
-def _encode_completion(completion: Completion, avro_schema: str, *, compacted: bool | None) -> bytes:
+def encode_completed_write(completion: Completion, avro_schema: str, *, compacted: bool | None = None) -> bytes:
     stats: dict[str, list[WriteStat]] = {}
     for file in completion.files:
         stats.setdefault(file.partition, []).append(_write_stat(file, completion))

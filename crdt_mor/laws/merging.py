@@ -22,6 +22,7 @@ from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.rule import Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 
 _PLACE, _WRITTEN, _PENDING = "_crdt_place", "_crdt_written", "_crdt_pending"
@@ -110,18 +111,17 @@ def require_payloads(config: TableConfig) -> None:
 
 
 def merging_of(config: TableConfig, schema: str) -> Merging:
-    return _merging(config.merge, _key_column(config), config.key.times, schema)
+    return _merging(config.merge, config.key, schema)
 
 
-def _key_column(config: TableConfig) -> str | None:
-    fields = config.key.fields
-    if len(fields) > 1 or config.key.composite or fields[0] in (*META_COLUMNS, *config.key.times):
+def _key_column(key: KeySpec) -> str | None:
+    if key.composite or key.fields[0] in (*META_COLUMNS, *key.times):
         return None
-    return fields[0]
+    return key.fields[0]
 
 
 @lru_cache(maxsize=64)
-def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], text: str) -> Merging:
+def _merging(spec: MergeSpec, key: KeySpec, text: str) -> Merging:
     schema = TableSchema.from_json(text)
     hidden: list[pa.Field] = []
     members: list[Member] = []
@@ -140,9 +140,9 @@ def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], te
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
     numbered = frozenset(
-        n for n in times if n in physical.stored.names and physical.stored.field(n).type == pa.string()
+        n for n in key.times if n in physical.stored.names and physical.stored.field(n).type == pa.string()
     )
-    columns = Columns.of(physical.stored, key_column, numbered)
+    columns = Columns.of(physical.stored, _key_column(key), numbered)
     return Merging(rule, columns, physical, MappingProxyType(accepts))
 
 

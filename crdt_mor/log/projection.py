@@ -35,12 +35,8 @@ class EventFile:
     durable: bool = True
 
     @property
-    def data(self) -> bytes:
-        return self.make()
-
-    @property
     def put(self) -> Put:
-        return Put(self.path, self.data, self.durable)
+        return Put(self.path, self.make(), self.durable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,12 +202,8 @@ def make_root(root: Path) -> None:
             fsync_path(str(folder.parent))
 
 
-def stat_of(path: str, status: os.stat_result) -> Stat:
-    return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def stat_of_file(path: str, status: os.stat_result) -> Stat | None:
-    return stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
+def stat_of(path: str, status: os.stat_result) -> Stat | None:
+    return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000) if mode.S_ISREG(status.st_mode) else None
 
 
 def stat_in(entry: os.DirEntry[str], path: str) -> Stat | None:
@@ -216,7 +212,7 @@ def stat_in(entry: os.DirEntry[str], path: str) -> Stat | None:
         status = entry.stat()
     except FileNotFoundError:
         return None
-    return stat_of_file(path, status)
+    return stat_of(path, status)
 
 
 def cause_of(error: Exception) -> str:

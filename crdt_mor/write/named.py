@@ -171,6 +171,8 @@ def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table
 
 
 def shown_config(config: TableConfig, names: Names) -> TableConfig:
+    if names.are_stored:
+        return config
     there = tuple(member for member in config.merge.columns if [*member.columns] == names.visible(member.columns))
     return called_config(replace(config, merge=replace(config.merge, columns=there)), names)
 

@@ -44,7 +44,6 @@ from crdt_mor.planners.way import (
     SLOW_MS,
     UNPOSTED,
     UNTAKEN,
-    Seen,
     Way,
     Write,
     way,
@@ -111,16 +110,12 @@ class TriedWrite:
         if is_first:
             require_writable(session, as_read=True)
         write = replace(write, bytes=size())
-        chosen = way(_seen(session, followed), write)
+        chosen = way(followed.seen, write)
         if chosen.step == "begin":
             return chosen
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
             followed = session.pace.follow(author, token)
         return CLOSED if followed is None else cls(session, followed, author, token, started_ms, write)
-
-    @property
-    def seen(self) -> Seen:
-        return _seen(self.session, self.followed)
 
     def compute(
         self, statement: Callable[[NamedStatements], Reading[T]], scan: Callable[[Snapshot, Read], pa.Table]
@@ -134,11 +129,11 @@ class TriedWrite:
                 reads = Reads.of(asked.columns, asked.filter, statements.schema, named.names)
                 reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
                 if any(reads.may_meet(p.declared, config, statements.schema) for p in pending):
-                    return way(replace(self.seen, is_pending_earlier=True), self.write)
+                    return way(replace(self.followed.seen, is_pending_earlier=True), self.write)
             if isinstance(asked, Wait):
                 return None
             rows = scan(self._view(), asked)
-            chosen = way(self.seen, replace(self.write, bytes=bytes_of(rows)))
+            chosen = way(self.followed.seen, replace(self.write, bytes=bytes_of(rows)))
             return chosen if chosen.step == "begin" else rows
 
         return drive(statement(named), answer)
@@ -158,7 +153,7 @@ class TriedWrite:
             file_groups=self._file_groups([prepared.checked.statement]),
             is_postable=not self.statements.merging.asks_what_was_seen and knows_posts(self.followed.value.format),
         )
-        chosen = way(self.seen, self.write)
+        chosen = way(self.followed.seen, self.write)
         if chosen.step == "begin":
             return chosen
         self.prepared = prepared
@@ -168,7 +163,7 @@ class TriedWrite:
     def commit_computed(self) -> LoneCommit | GroupCommit | Way:
         """Commit computed statements, or return their way after a lost race: alone again, or with a begin."""
         self.write = replace(self.write, file_groups=self._file_groups(self.statements.collected))
-        chosen = way(self.seen, self.write)
+        chosen = way(self.followed.seen, self.write)
         return chosen if chosen.step == "begin" else self._committed(chosen)
 
     def _committed(self, chosen: Way) -> LoneCommit | GroupCommit | Way:
@@ -198,7 +193,7 @@ class TriedWrite:
         if self.session.pace.is_changed(self.followed):
             return None, CHANGED
         self.write = replace(self.write, lost=self.write.lost + 1)
-        return None, way(self.seen, self.write)
+        return None, way(self.followed.seen, self.write)
 
     def _posted(self, chosen: Way) -> tuple[GroupCommit | None, Way]:
         """Post the write and wait for its commit; without one, return None with the next way."""
@@ -273,10 +268,6 @@ class TriedWrite:
             return height
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in statements)
         return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames)
-
-
-def _seen(session: Session, followed: FollowedVersion) -> Seen:
-    return Seen(is_crowded=followed.is_crowded, is_far=session.is_far)
 
 
 def _staging(handle: Handle, statements: Statements) -> Staging:

@@ -655,7 +655,7 @@ def test_what_hudi_is_told_is_not_made_again_where_it_is_in_place() -> None:
 
     def noted(file: EventFile) -> bytes:
         asked.append(file.path)
-        return file.data
+        return file.make()
 
     class Watching(Projector):
         def files(self, value: Timeline) -> Steps[list[EventFile]]:
@@ -669,7 +669,7 @@ def test_what_hudi_is_told_is_not_made_again_where_it_is_in_place() -> None:
     scene.store.delete(told.path)
     scene.run(publisher.project(done))
     assert asked == [told.path]
-    assert scene.store.read(told.path) == told.data
+    assert scene.store.read(told.path) == told.make()
 
 
 def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() -> None:
@@ -681,7 +681,7 @@ def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() ->
     told = scene.hudi()
     assert all(".rollback" in name for name in told)
     for put in scene.run(PUBLISHER.projector.files(value)):
-        scene.store.put(put.path, put.data)
+        scene.store.put(put.path, put.make())
     assert set(scene.hudi()) > set(told)
     scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == told
@@ -702,7 +702,7 @@ def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: 
     assert all(".rollback" in name for name in told)
     files = [*scene.run(PUBLISHER.projector.files(value)), *scene.run(PUBLISHER.projector.files(planned))]
     assert len(files) == 3
-    scene.store.put(files[file].path, files[file].data)
+    scene.store.put(files[file].path, files[file].make())
     scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == told
 
@@ -798,7 +798,7 @@ def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
     planned = scene.schedule()
     scene.run(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier))
     for put in scene.run(PUBLISHER.projector.files(planned)):
-        scene.store.put(put.path, put.data)
+        scene.store.put(put.path, put.make())
     scene.store.put(output(planned).path, b"late")
     deleted = [path.rpartition("/")[2] for path in scene.deletions(sweep.sweep(PUBLISHER, scene.tail()))]
     barrier = planned.plans[0].barrier

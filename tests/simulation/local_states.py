@@ -92,7 +92,7 @@ _FROZEN_BY: tuple[tuple[type | tuple[type, ...], Callable[[Any], Hashable]], ...
     (types.FunctionType, _function),
     (types.MethodType, lambda value: ("method", value.__name__, freeze(value.__self__))),
     (partial, lambda value: ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))),
-    (EventFile, lambda value: ("file", value.path, value.data, value.durable)),
+    (EventFile, lambda value: ("file", value.path, value.make(), value.durable)),
     (FakeProjector, lambda _: "projector"),
     (Action, lambda value: ("action", value.name)),
     (types.GeneratorType, lambda value: (value.__name__, value.gi_frame and frames(value))),
