@@ -19,6 +19,7 @@ from crdt_mor.cli.history import for_programs, recent_commits, recent_commits_te
 from crdt_mor.cli.options import (
     SETTINGS,
     AsOf,
+    ClusterOrder,
     Codec,
     Columns,
     Compression,
@@ -37,11 +38,6 @@ from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
 from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import words_of_bytes
-
-
-class ClusterOrder(StrEnum):
-    linear = "linear"
-    z_order = "z-order"
 
 
 class Rewrite(StrEnum):

@@ -13,7 +13,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.options import ClusterOrder, Form, Uri
 from crdt_mor.cli.render import Output
 
 Tell: TypeAlias = "Callable[[mor.results.MigrationProgress], None]"
@@ -22,11 +22,6 @@ Tell: TypeAlias = "Callable[[mor.results.MigrationProgress], None]"
 class Pending(StrEnum):
     wait = "wait"
     roll_back = "roll-back"
-
-
-class Order(StrEnum):
-    linear = "linear"
-    z_order = "z-order"
 
 
 def migrate(
@@ -42,7 +37,9 @@ def migrate(
     cluster_by: Annotated[
         str | None, typer.Option(metavar="A,B", help='Sort base files by these columns; "" for the key.')
     ] = None,
-    cluster_order: Annotated[Order | None, typer.Option(help="z-order weighs up to four columns equally.")] = None,
+    cluster_order: Annotated[
+        ClusterOrder | None, typer.Option(help="z-order weighs up to four columns equally.")
+    ] = None,
     pending: Annotated[
         Pending, typer.Option(help="Wait for writes that are pending at the close, or roll them back.")
     ] = Pending.wait,

@@ -38,6 +38,11 @@ Defaults = Annotated[
 ]
 
 
+class ClusterOrder(StrEnum):
+    linear = "linear"
+    z_order = "z-order"
+
+
 class Codec(StrEnum):
     """The compression of base files."""
 

@@ -80,8 +80,8 @@ def maintain(
     require_not_moved(run.before.moving)
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
-        ("compaction", _compactions),
-        ("log_compaction", _log_compactions),
+        ("compaction", lambda run: _in_plans(run, "compaction", partial(_due, run))),
+        ("log_compaction", lambda run: _in_plans(run, "log_compaction", partial(_due_of_logs, run))),
         ("clean", _clean),
         ("erasure", _erasures),
         ("sweep", lambda run: sweep_dead(run.session, run.before, run.hudi, run.now_ms, dry_run=run.dry_run)),
@@ -198,14 +198,6 @@ def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
         words = "; ".join(failure_texts(finished.failed)[:DETAILS_SHOWN])
         error = f"{count} could not be compacted and will be tried again after the next write there. {words}"
         yield Upkeep(action.service, "failed", action.why, error=error)
-
-
-def _compactions(run: _Run) -> Iterator[Upkeep]:
-    return _in_plans(run, "compaction", partial(_due, run))
-
-
-def _log_compactions(run: _Run) -> Iterator[Upkeep]:
-    return _in_plans(run, "log_compaction", partial(_due_of_logs, run))
 
 
 Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic
 
 from crdt_mor.errors import (
@@ -71,10 +72,7 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
     # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
     tail = session.run(sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms))
 
-    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> P | None:
-        return service.plan(session, tail, taken)
-
-    value, plan = session.run(plans.schedule(publisher, tail, service.action, plan_from))
+    value, plan = session.run(plans.schedule(publisher, tail, service.action, partial(service.plan, session)))
     session.remember(value)
     return plan
 
