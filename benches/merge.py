@@ -28,7 +28,8 @@ from crdt_mor.format.base_file import repeating_columns, write_parquet
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.laws.resolve import reference
-from crdt_mor.merge.kernel import DataBlock, Slice, merge
+from crdt_mor.merge.blocks import DataBlock, Slice
+from crdt_mor.merge.kernel import merge
 from crdt_mor.merge.rule import Member, MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec

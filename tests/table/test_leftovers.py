@@ -23,6 +23,7 @@ from crdt_mor.log.steps import Put, Single, perform
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Store
 from tests.driving import nonce_in_hex, one_by_one
 from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of
 from tests.model.scene import PUBLISHER, Scene
@@ -144,7 +145,7 @@ def writer(put_first: bool = True) -> Generator[Single, Any, None]:
     yield METADATA if put_first else file
 
 
-def sweeper(store: MemoryStore) -> Generator[Single, Any, None]:
+def sweeper(store: Store) -> Generator[Single, Any, None]:
     return one_by_one(sweep_partitions(store.walk(""), INSTANT))
 
 

@@ -530,12 +530,15 @@ def test_a_plan_that_a_dead_writer_left_is_finished_by_a_later_one(simulated: Si
     assert kinds(table) == ["base"]
 
 
-def test_nothing_is_asked_of_the_store_where_nothing_is_due(eager: Table, place: Place) -> None:
-    eager.set_properties({"crdt_mor.maintain": "inline", "crdt_mor.compaction.log_files": "off"})
-    write(eager, 1)  # sweeps
+def test_nothing_is_asked_of_the_store_where_nothing_is_due(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.set_properties(EAGER | {"crdt_mor.maintain": "inline", "crdt_mor.compaction.log_files": "off"})
+    write(table, 1)  # sweeps
     counts = []
     for mode in ("off", "inline"):
-        watched, store = place.watched(opening=Opening(maintain=mode))
+        store = WatchedStore(simulated.store)
+        opening = Opening(store=store, maintain=mode, environment=simulated.environment)
+        watched = Table("simulated", opening=opening)
         watched.upsert(frame(("a", "x", 1)))  # follows another process's event
         store.calls.clear()
         watched.upsert(frame(("a", "x", 1)))
