@@ -248,12 +248,20 @@ class TableConfig:
 # --- reading properties ---------------------------------------------------------------------------------------------
 
 
+_KEEP_VERSION: Final = (
+    "Downgrade the table to 9 with Hudi's CLI, and set hoodie.write.auto.upgrade=false and "
+    "hoodie.write.table.version=9 in its writers."
+)
+"""From version 1.3 on, Hudi's writers upgrade tables to version 10 unless these options forbid it."""
+
+
 def _version(props: Mapping[str, str], where: str) -> int:
     version = hoodie.integer(props, hoodie.VERSION, where)
     supported = [v for v in SUPPORTED_VERSIONS if v >= _LAYOUT_TWO_FROM or hoodie.OUR_VERSION not in props]
     if version not in supported:
         raise UnsupportedVersionError(
-            "this release cannot read this table version: upgrade or downgrade the table with Hudi. "
+            "this release cannot read this table version. "
+            f"{_KEEP_VERSION if version > supported[-1] else 'Upgrade the table with Hudi.'} "
             f"found={version} supported={supported} table={where}"
         )
     layout = "2" if version >= _LAYOUT_TWO_FROM else "1"

@@ -51,7 +51,7 @@ ELSEWHERE = ("cli/", "laws/", "payloads/", "readers/", "store/", "testing/", "te
 """Rooms whose messages name Python alone, or are in the words of the command line already."""
 
 _PYTHON = re.compile(
-    r"(?<!hoodie\.)\b(?:table|Table|maintenance|inspect)\.(?!md\b)\w+|\b[a-z_]+\([^ )]*\)"
+    r"(?<!\.)\b(?:table|Table|maintenance|inspect)\.(?!md\b)\w+|\b[a-z_]+\([^ )]*\)"
     r"|PartialUpdate\(|=True|=False|timedelta"
 )
 
