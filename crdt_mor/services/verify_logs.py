@@ -38,16 +38,15 @@ def ask_log(
     """Check all blocks of our log file. commit: its writer; a compaction for a carry."""
     with faults.reading("Parquet in a block"):
         blocks = read_blocks(data, file.path)
-        keys = [_keys_of(block, file, commit, config, merging, schemas, faults) for block in blocks]
+        found = [_keys_of(block, file, commit, config, merging, schemas, faults) for block in blocks]
     if faults.is_fatal:
         return
-    carried = _is_carry(commit)
-    for what, kind, said in (("rows", BlockKind.PARQUET, file.rows), ("deletes", BlockKind.DELETE, file.deletes)):
-        of_kind = [some for block, some in zip(blocks, keys, strict=True) if block.kind is kind]
-        count = sum(map(len, of_kind))
+    for what, said in (("rows", file.rows), ("deletes", file.deletes)):
+        count = sum(len(keys) for kind, keys in found if kind.endswith(what))
         if count != said:
             faults.fail("rows", f"the number of {what} differs from the commit. {what}={said} found={count}")
-        _ask_once([] if carried else of_kind, what, faults)
+    for kind in dict.fromkeys(kind for kind, _ in found) if not _is_carry(commit) else ():
+        _ask_once([keys for other, keys in found if other == kind], kind, faults)
 
 
 def ask_log_of_hudi(data: bytes | memoryview, file: DataFile, faults: Faults) -> None:
@@ -70,7 +69,8 @@ def _keys_of(
     merging: Merging,
     schemas: Schemas,
     faults: Faults,
-) -> pl.Series:
+) -> tuple[str, pl.Series]:
+    """Return a block's keys, and their kind: a key may have a row, a plain and an ordered delete in one commit."""
     if _is_carry(commit):
         if block.instant >= file.name.instant:
             faults.fail("another file", f"a block of a later instant. found={block.instant} {_at(block)}")
@@ -85,15 +85,15 @@ def _keys_of(
         rows = pl.DataFrame(pl.from_arrow(stored))
         _ask_rows(rows, block, file, commit, faults)
         ask_states(merging, rows, faults)
-        keys = rows[RECORD_KEY]
+        kind, keys = "rows", rows[RECORD_KEY]
     elif block.kind is BlockKind.DELETE:
-        keys = decode_deletes([block])[0]["record_key"]
+        kind, keys = "ordered deletes" if block.ordered else "plain deletes", decode_deletes([block])[0]["record_key"]
         if not are_of_partition(block.content, file.partition, len(keys)):
             faults.fail("another file", f"deletes of another partition. {_at(block)}")
     else:
         raise FormatError(f"this release writes no blocks of this kind. kind={block.kind.name} {_at(block)}")
     _ask_bucket(keys, block, file, config, faults)
-    return keys
+    return kind, keys
 
 
 def _rows_of(block: LogBlock) -> pa.Table:

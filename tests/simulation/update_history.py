@@ -215,6 +215,7 @@ class UpdateHistory(History):
         if commit is None:
             self.note("no update", given, where)
             return
+        self.groups.note_carried(self)  # its event may have carried posts, which it has read
         before = self.before(commit)
         self.updates[commit] = where, [done.commit for done in before]
         found = {key: row for key, row in self.expected(before).items() if conditions[where]({**EMPTY, **row})}

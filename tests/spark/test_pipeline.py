@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SOURCES = ("web", "app", "mail")
 ROWS = 30
-PATIENCE = 120
+PATIENCE = 600
 TOO_SLOW = "Python worker failed to connect back"
 """What Spark says where a Python process has not started within ten seconds, as on a machine that is very busy."""
 

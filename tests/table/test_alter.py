@@ -65,9 +65,7 @@ def test_columns_of_any_name_are_written_read_and_compacted(place: Place, merge:
     assert {*again.changes(columns=["Größe"]).to_polars()["Größe"]} == {"a", "b"}
     again.delete(keys=[2]) if merge == "latest" else again.delete(where='"Nr." = 2')
     assert values(again, "Nr.") == [(1,), (3,)]
-    assert (
-        Table.create(place.uri, ODD, key="Nr.", buckets=2, exist_ok=True, **MERGES[merge], **place._store).schema == ODD
-    )
+    assert place.create(schema=ODD, key="Nr.", exist_ok=True, **MERGES[merge]).schema == ODD
 
 
 def test_a_first_load_takes_columns_of_any_name(path: str) -> None:

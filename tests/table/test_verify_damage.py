@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,6 +18,7 @@ from crdt_mor import Table
 from crdt_mor.format import bloom
 from crdt_mor.payloads import Counter
 from crdt_mor.write import base_files
+from tests.simulated import Simulated
 from tests.table.damaged import START_MS, bases, flipped, logs, made, only, opened, rows, verified
 
 
@@ -99,6 +101,17 @@ def test_each_byte_of_a_base_file_that_matters_is_seen_to_change(folder: Path) -
             unseen.append(at)
         base.write_bytes(data)
     assert len(unseen) <= 3, unseen
+
+
+def test_a_plain_and_an_ordered_delete_of_a_key_in_one_commit_are_sound(simulated: Simulated) -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = simulated.create(schema, key="id", ordering="n", buckets=1)
+    table.upsert(pa.table({"id": ["a"], "n": [1]}, schema=schema))
+    with table.transaction() as both:
+        both.delete(keys=["a"], plain=True)
+        both.delete(pa.table({"id": ["a"], "n": [3]}, schema=schema))
+    found = table.verify(deep=True)
+    assert (found.findings, found.rows) == ((), 0)
 
 
 def swapped(frame: pl.DataFrame) -> pl.DataFrame:
