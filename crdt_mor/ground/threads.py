@@ -31,7 +31,7 @@ _ALONE: ContextVar[bool] = ContextVar("crdt_mor_one_thread", default=False)
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Do all work of the block in this thread, in order, so that simulations can repeat runs."""
+    """Do all work of the block in this thread, in order: for little work, and so that simulations can repeat runs."""
     before = _ALONE.set(True)
     try:
         yield

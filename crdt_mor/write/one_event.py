@@ -12,6 +12,7 @@ write must begin, nothing of it is left (`open_write`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -26,6 +27,7 @@ from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import FollowedVersion, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import one_thread
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.posts import Post
 from crdt_mor.log.steps import Put
@@ -272,13 +274,13 @@ class TriedWrite:
 
 def _staging(handle: Handle, statements: Statements) -> Staging:
     ids, judged = statements.value.file_ids, handle.judgements
-    at_once = 1 if sum(s.height for s in statements.collected) <= _ONE_THREAD_ROWS_MAX else None
-    return Staging(handle.config, statements.merging, statements.requested, WRITE_TOKEN, judged, ids, at_once=at_once)
+    return Staging(handle.config, statements.merging, statements.requested, WRITE_TOKEN, judged, ids)
 
 
 def _lone_write(handle: Handle, statements: Statements, author: Author, members: Sequence[Member]) -> LoneWrite | None:
-    requested = statements.requested
-    logs = tuple(_staging(handle, statements).stage(statements.collected, in_memory))
+    requested, height = statements.requested, sum(some.height for some in statements.collected)
+    with one_thread() if height <= _ONE_THREAD_ROWS_MAX else nullcontext():
+        logs = tuple(_staging(handle, statements).stage(statements.collected, in_memory))
     if not logs:
         return None
     partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))

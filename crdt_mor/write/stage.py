@@ -63,7 +63,7 @@ class Staging:
     """Settings for making a write's log files.
 
     task: the part of a distributed write; None: the whole write.
-    at_once: files made and put at once, 1: in this thread; None: as many as processors.
+    at_once: files made and put at once; None: as many as processors.
     judgements: columns of earlier writes that deserved a dictionary. file_ids: the file groups of buckets.
     """
 
@@ -81,8 +81,7 @@ class Staging:
         few = few_rows(statements)
         parts = self._folded(statements) if few is None else self._few(few)
         by_name = sorted(parts.items(), key=itemgetter(0))
-        place = partial(self._put_log_file, put)
-        return list(map(place, by_name) if self.at_once == 1 else in_threads(place, by_name, self.at_once))
+        return list(in_threads(partial(self._put_log_file, put), by_name, self.at_once))
 
     def _few(self, rows: pa.Table) -> Parts:
         """Keep a few rows with unique keys in Arrow: a polars query costs more."""
