@@ -141,7 +141,7 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
 
     Their segments have names of this version's `seal`. An event beside them may have moved the clock past them.
     """
-    own = f"{value.version - 1:020d}-{value.nonce}-"
+    own = _attempt(value.version - 1, value.nonce)
     found: list[Completion] = []
     for segment in value.segments:
         if segment.name.startswith(own):
@@ -238,8 +238,13 @@ class SegmentName:
     own: list[str] | None = None
 
     def of(self, number: int) -> str:
-        name = f"{self.version:020d}-{self.nonce}-{self.level}-{self.kind}"
+        name = f"{_attempt(self.version, self.nonce)}{self.level}-{self.kind}"
         return f"{name}-{number}" if number else name
+
+
+def _attempt(version: int, nonce: str) -> str:
+    """Return the beginning of the names that an attempt to follow a version gives."""
+    return f"{version:020d}-{nonce}-"
 
 
 def put_chunks(name: SegmentName, chunks: Iterable[Chunk]) -> Steps[list[Segment]]:
