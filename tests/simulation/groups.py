@@ -180,22 +180,22 @@ class Groups:
     ) -> None:
         """Tell the oracle of the commits, and hold them to what writers were told."""
         self.note_carried(history)
-        commits = {commit.version: commit for _, commit in told}
+        commits = {commit.requested_at: commit for _, commit in told}
         own = {write.number: write for write, _ in told}
         for made, commit in told:
             assert (commit.rows, commit.deletes) == made.counts, f"{commit} of {made}\n{history.story()}"
             assert not commit.repeated, history.story()
-        completions = [c for c in completions_of(table) if c.version in commits]
+        completions = [c for c in completions_of(table) if c.requested in commits]
         found = list[int]()
         for completion in completions:
             if completion.members:
                 writes = self._members(history, completion, own, fresh)
                 self.sizes.append(len(writes))
             else:
-                writes = [write for write, commit in told if commit.version == completion.version]
+                writes = [write for write, commit in told if commit.requested_at == completion.requested]
                 assert len(writes) == 1, history.story()
             found += [write.number for write in writes if write.number in own]
-            self._add(history, commits[completion.version], writes)
+            self._add(history, commits[completion.requested], writes)
         assert sorted(found) == sorted(own), f"{found} are committed, not {[*own]}\n{history.story()}"
         grouped = [completion for completion in completions if any(m.post for m in completion.members)]
         assert not grouped or not {*fresh} & {*self.posted}, f"posts are left out\n{history.story()}"
