@@ -1,11 +1,10 @@
-"""Whole writes that other processes have posted: put into a table's store, for whatever write takes them along.
+"""Posts of other processes, for the writes of a test to commit.
 
-    post(table, rows)         another process has posted an upsert and is not heard of again
-    in_a_crowd(table)         the next small write of this handle is posted, and commits what it finds
-    meanwhile(store, run)     what another process does once a handle over this store has put its post
+    post(table, rows)         put the post of an upsert; its process is silent afterwards
+    in_a_crowd(table)         let the next small write of this handle be posted; it commits the posts there, too
+    meanwhile(store, run)     run another process's work after the first post of a handle over this store
 
-Neither threads nor real time: a post is an object, and the process that commits it needs nobody's help. The table's
-clock is to be a simulated one.
+A post is an object, and any process can commit it, so there are no threads. The table needs a simulated clock.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def first(
 ) -> Script:
     """A script that acts once, before or `after` the first such operation on such a path that is not `skipped`.
 
-    What `act` raises is the answer of the store.
+    The store raises the errors of `act`.
     """
     seen: list[str] = []
 
@@ -117,7 +117,7 @@ class Dying:
     """A script of a process that dies at one of its operations, on whichever store, and then does nothing more.
 
     counts: whether an operation of a path is counted. at: the one at which it dies, from 1; before it, or `after` it.
-    meanwhile: what others do before that, while the process is frozen; gets the path.
+    meanwhile: the work of others before that, while the process is frozen; gets the path.
     """
 
     def __init__(

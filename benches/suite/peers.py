@@ -3,11 +3,11 @@
     ours            `Table(uri)` and a scan
     floor           polars decoding the same columns and the key from the same bytes, and merging nothing
     hudi-rs         a reader of the same table
-    DuckDB          the same merge in SQL over the same files: of two ways to say it, the faster
+    DuckDB          the same merge in SQL over the same files; the faster of two queries
     polars, obvious everything concatenated, the last row of each key
 
-Ours and the floor hand out what the query says: a polars frame, a pyarrow table with `string` columns, or a stream of
-such batches. hudi-rs hands out Arrow, DuckDB Arrow or a stream of it, the obvious polars a polars frame.
+Ours and the floor return the query's output: a polars frame, a pyarrow table with `string` columns, or a stream of such
+batches. hudi-rs returns Arrow, DuckDB Arrow or a stream of it, the obvious polars a polars frame.
 """
 
 from __future__ import annotations

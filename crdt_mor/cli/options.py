@@ -113,7 +113,7 @@ def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a commit is called."""
+    """The token, message and info of a commit."""
 
     token: Token = None
     message: Message = None

@@ -70,7 +70,7 @@ def document(value: object) -> None:
 
 
 def result(output: Output, done: Any, text: str | None = None) -> None:
-    """Print what a command did: a document for programs, a note for people. A dataclass brings its own text."""
+    """Print a command's result: a document for programs, a note for people. A dataclass brings its own text."""
     if output is Output.json:
         document(done if isinstance(done, Mapping) else asdict(done))
     else:

@@ -161,7 +161,7 @@ class Scene:
         session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
 
     def close_posts(self) -> None:
-        """Publish until no post of the dead is open: events take along what versions have passed."""
+        """Publish until no post of the dead is open: an event takes along the posts that versions have passed."""
         assert not self.workers
         session = session_of(self.table)
 

@@ -40,7 +40,7 @@ MEANWHILE = (*(3 * ("commit", "compact")), "archive", "clean to the last commit"
 
 
 def of_another(store: LocalStore) -> ScriptedStore:
-    """The store of another user, who may delete only what this user has put, as in sticky folders."""
+    """The store of another user, who may delete only own files, as in sticky folders."""
     own: set[str] = set()
 
     def script(operation: str, path: str, call: Callable[[], Any]) -> Any:

@@ -47,7 +47,7 @@ class Upkeep(Scene):
         return self.ms + self.ahead_ms
 
     def attempts(self) -> int:
-        """How often somebody tried to delete what is stuck."""
+        """The number of attempts to delete stuck files."""
         return sum(path in self.stuck for path in self.store.paths("delete"))
 
 

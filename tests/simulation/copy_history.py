@@ -29,7 +29,7 @@ class Copied:
         self.target = MemoryStore(self.environment.now_ms)
         self.stopped = ScriptedStore(self.source, self._stop)
         self.at: dict[int, Callable[[], object]] = {}
-        """What happens once before one of the calls of the copied table's store, of any kind."""
+        """Actions by number of a call to the source store: each runs once, before its call."""
         self.table = Table.create(
             "t",
             SCHEMA,

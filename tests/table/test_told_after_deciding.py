@@ -46,7 +46,7 @@ ERRORS = [
 def failing(
     error: Exception, starts: Callable[[str], bool], fails: Callable[[str, str], bool], begun: list[str]
 ) -> Script:
-    """A script that raises an error at each call that `fails`, once `begun` has a put that `starts` it."""
+    """A script that raises `error` where `fails` is true, after the first put for which `starts` is true."""
 
     def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
         if begun and fails(operation, path):
