@@ -12,6 +12,7 @@ from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
+from crdt_mor.planners.restore import UNKNOWN
 
 
 def moving_to(value: Timeline, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
@@ -56,9 +57,14 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
         tokens_noted=clock if source.tokens else value.tokens_noted,
         tokens=(
             *(t for t in value.tokens if t.application not in others),
-            *(Token(t.application, t.number, requested, clock, version) for t in source.tokens),
+            *(replace(t, requested=_noted_at(t, requested), completed=clock, version=version) for t in source.tokens),
         ),
     )
+
+
+def _noted_at(token: Token, opening: InstantTime) -> InstantTime:
+    """Return the commit that a token of the source refers to here. A number unknown in the source stays unknown."""
+    return UNKNOWN if token.requested == UNKNOWN else opening
 
 
 def _named_as_in(source: Timeline, value: Timeline, at: InstantTime) -> Alterations:

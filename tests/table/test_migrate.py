@@ -16,6 +16,7 @@ from crdt_mor.errors import (
     TableExistsError,
     TableMovedError,
     TableMovedWarning,
+    TokenOrderError,
     UnsupportedFeatureError,
     WriterExpiredError,
 )
@@ -376,6 +377,23 @@ def test_whoever_writes_to_the_old_table_is_told_the_new_address(table: Table, t
     moved = there.open()
     assert moved.upsert(frame(("x", "eu", 1)), token=("app", 3)).repeated
     assert not moved.upsert(frame(("x", "eu", 1)), token=("app", 4)).repeated
+
+
+def test_migrate_keeps_a_token_unknown_that_a_restore_made_unknown(
+    table: Table, there: Place, move: Move, places: Places
+) -> None:
+    table.upsert(frame(("a", "eu", 2)), token=("first", 1))
+    move(table)
+    moved = there.open()  # its opening stands for the commits of before, whose tokens it cannot tell apart
+    kept = moved.upsert(frame(("x", "eu", 1)))
+    moved.upsert(frame(("y", "eu", 1)), token=("app", 1))
+    moved.maintenance.restore(kept)
+    last = places("last")
+    moved.maintenance.migrate(last.uri, **store_of(last))
+    for number in (0, 1):
+        with pytest.raises(TokenOrderError, match="last token number is unknown"):
+            last.open().upsert(frame(("y", "eu", 1)), token=("app", number))
+    assert not last.open().upsert(frame(("y", "eu", 1)), token=("app", 2)).repeated
 
 
 def test_the_new_table_takes_no_writes_before_it_is_whole(table: Table, there: Place, move: Move) -> None:
