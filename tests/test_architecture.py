@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 BELOW_EVENTS = {"errors", "ground", "store", "columns", "model", "planners", "format", "log"}
 BELOW_READ = BELOW_EVENTS | {"merge", "laws", "hudi", "events"}
-ENGINE = BELOW_READ | {"read", "write", "services", "api"}
+ENGINE = BELOW_READ | {"read", "write", "mirror", "services", "api"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -37,8 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "events": BELOW_EVENTS | {"hudi", "laws"},  # what may happen to a table
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
-    "services": BELOW_READ | {"read", "write"},
-    "api": BELOW_READ | {"read", "write", "services"},  # what users hold
+    "mirror": BELOW_READ | {"read"},  # a snapshot as metadata of other formats
+    "services": BELOW_READ | {"read", "write", "mirror"},
+    "api": BELOW_READ | {"read", "write", "services", "mirror"},  # what users hold
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"simulation", "crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor
@@ -65,6 +66,7 @@ LIBRARIES: dict[str, set[str]] = {
     "events": {"pyarrow"},
     "read": {"numpy", "polars", "pyarrow"},
     "write": {"numpy", "polars", "pyarrow"},
+    "mirror": {"fastavro", "numpy", "polars", "pyarrow", "pyroaring"},
     "services": {"polars", "pyarrow"},
     "api": {"deltalake", "pandas", "polars", "pyarrow", "pyiceberg"},  # pandas: types of a user's frame
     "crdt_mor": set(),

@@ -1,0 +1,204 @@
+"""The refresh of a mirror: one version of the table, published as metadata of another format.
+
+    read the head ── shows the version or a later one? ──► done
+         │ no
+         ├─ merge and write each slice that the head does not show            files with a nonce in their names
+         └─ put the next metadata file if absent ── lost ──► read the head again
+
+The mirror's own metadata is the only state. It names the table, the version and the slices that it shows, so the
+version never decreases and no process waits for another. A head that this engine did not write is replaced wholly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crdt_mor.log.steps import Delete, Steps
+from crdt_mor.mirror.columns import MirrorColumn
+from crdt_mor.mirror.files import RowFile
+from crdt_mor.mirror.slices import Positions, ShownSlice, SliceKey
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+
+Objects = tuple[tuple[str, int], ...]
+"""Paths and sizes of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A version of the table, as the mirror shall show it.
+
+    Attributes:
+        version: of the timeline.
+        as_of: the time of the last shown commit; between two versions only Hudi's commits move it.
+        now_ms: the wall clock, for the metadata.
+        keys: all file slices.
+    """
+
+    table_id: str
+    version: int
+    as_of: InstantTime
+    now_ms: int
+    columns: tuple[MirrorColumn, ...]
+    keys: Mapping[FileGroup, SliceKey]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The stored types by stored name. A slice is examined anew if the type of a known column changes."""
+        return {column.stored: str(column.type) for column in self.columns}
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest metadata of a mirror.
+
+    Attributes:
+        number: of its metadata file.
+        slices: the digests of the shown slices (`SliceKey.files`). Slices without rows may be missing.
+        types: see `Moment.types`.
+        mode: the kind's options when it was written.
+        is_ours: False if another engine committed last. Then `version` is the last version of ours.
+        state: the kind's own.
+    """
+
+    number: int
+    table_id: str
+    version: int
+    as_of: InstantTime
+    slices: Mapping[FileGroup, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    mode: str = ""
+    is_ours: bool = True
+    state: object = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A slice whose rows are in files.
+
+    Attributes:
+        base: None if no row of it is visible.
+        rows: the merged rows, or None.
+        puts: the objects put for the slice.
+        extra: the kind's own.
+    """
+
+    shown: ShownSlice
+    base: DataFile | None
+    dead: Positions
+    rows: RowFile | None
+    puts: Objects = ()
+    extra: object = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """The step from a head to a moment.
+
+    Attributes:
+        slices: those that the head does not show.
+        gone: file groups that the head shows and the moment does not.
+        is_whole: nothing of the head stays, because it belongs to another table, engine or mode.
+    """
+
+    moment: Moment
+    slices: tuple[Written, ...]
+    gone: frozenset[FileGroup]
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The number of the metadata file of a commit, and all objects put for it."""
+
+    number: int
+    puts: Objects
+
+
+class Kind(Protocol):
+    """A format of mirrors, bound to one table's store."""
+
+    @property
+    def mode(self) -> str:
+        """The options that change files. A head of another mode is replaced wholly."""
+        ...
+
+    def head(self) -> Steps[Head | None]:
+        """Read the newest metadata; None without any."""
+        ...
+
+    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
+        """Put the files of one slice, under names that no other process uses."""
+        ...
+
+    def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
+        """Put the metadata after `head` if absent; return None if another process was first.
+
+        A kind removes its own files of a lost commit.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The result of a refresh.
+
+    Attributes:
+        number: of the metadata file that shows the version.
+        puts: of this process; empty if nothing was to do.
+        replaced: the number of a head of another engine that was replaced, or None.
+        is_behind: True if another engine committed on top of a later version: refresh to the newest version.
+    """
+
+    number: int
+    version: int
+    as_of: InstantTime
+    puts: Objects = ()
+    replaced: int | None = None
+    is_behind: bool = False
+
+
+def refresh(kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice]) -> Steps[Refreshed]:
+    """Make a mirror show a moment, or a later one if another process published it."""
+    written: dict[FileGroup, Written] = {}
+    while True:
+        head = yield from kind.head()
+        stays = head is not None and head.table_id == moment.table_id
+        as_new = head is not None and stays and (head.version, head.as_of) >= (moment.version, moment.as_of)
+        if head is not None and as_new and head.is_ours and head.mode == kind.mode:
+            yield from _remove(written.values())
+            return Refreshed(head.number, head.version, head.as_of)
+        if head is not None and as_new and head.version > moment.version:
+            yield from _remove(written.values())
+            return Refreshed(head.number, head.version, head.as_of, is_behind=True)
+        is_whole = head is None or not (stays and head.is_ours and head.mode == kind.mode)
+        differing = _differing(moment, None if is_whole else head)
+        for key in differing:
+            if key.group not in written:
+                written[key.group] = yield from kind.write(moment, show(key))
+        gone = frozenset() if head is None else frozenset(head.slices) - frozenset(moment.keys)
+        change = Change(moment, tuple(written[key.group] for key in differing), gone, is_whole)
+        committed = yield from kind.commit(head, change)
+        if committed is not None:
+            used = frozenset(key.group for key in differing)
+            yield from _remove(one for group, one in written.items() if group not in used)
+            files = tuple(put for one in change.slices for put in one.puts)
+            replaced = head.number if head is not None and stays and not head.is_ours else None
+            puts = (*files, *committed.puts)
+            return Refreshed(committed.number, moment.version, moment.as_of, puts, replaced)
+
+
+def _differing(moment: Moment, head: Head | None) -> list[SliceKey]:
+    """Return the slices that a head does not show: all, if the type of a column changed since."""
+    if head is None or any(moment.types.get(name, kind) != kind for name, kind in head.types.items()):
+        return list(moment.keys.values())
+    return [key for group, key in moment.keys.items() if head.slices.get(group) != key.files]
+
+
+def _remove(written: Iterable[Written]) -> Steps[None]:
+    """Delete files that no metadata names. A sweep finds the rest."""
+    for one in written:
+        for path, _ in one.puts:
+            yield Delete(path)
