@@ -151,7 +151,7 @@ class TableSchema:
         return cls._of(pa.schema(columns))
 
     def to_json(self) -> str:
-        """Return one line: `[[name, type], [name, type, 0 if not nullable], ...]`."""
+        """Return one line: `[[name, type], [name, type, 0 if not nullable], ...]`. Ids follow in `model.field_ids`."""
         columns = [[c.name, type_to_json(c.type), *([] if c.nullable else [0])] for c in self.declared]
         return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
 
@@ -160,7 +160,7 @@ class TableSchema:
     def from_json(text: str) -> TableSchema:
         """Parse `to_json` text; cached, because each frame and write asks for it."""
         try:
-            columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
+            columns = [pa.field(name, type_from_json(kind), rest[:1] != [0]) for name, kind, *rest in json.loads(text)]
         except (
             ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, pa.ArrowException,
         ) as error:  # fmt: skip

@@ -28,6 +28,7 @@ from crdt_mor.columns.kinds import kind_of
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import bloom
 from crdt_mor.ground.parquet import ParquetSource, is_of_system, not_read
+from crdt_mor.model.field_ids import FieldIds, with_field_ids
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import BY_KEY, ZSTD
 
@@ -121,6 +122,7 @@ def write_parquet(
     uncompressed: Sequence[str] = (),
     log_block: bool = False,
     lookup: str | None = None,
+    ids: FieldIds | None = None,
 ) -> memoryview:
     """Encode `rows`, in stored types, as a Parquet file without metadata, in this thread.
 
@@ -129,6 +131,7 @@ def write_parquet(
     uncompressed: columns of a base file that do not shrink.
     log_block: lz4 and no statistics, because readers need every row and compaction soon rewrites it.
     lookup: a column of distinct values that gets a Bloom filter.
+    ids: the ids of a base file's columns.
     """
     for item in rows.schema:
         ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
@@ -137,7 +140,8 @@ def write_parquet(
     rows = rows.replace_schema_metadata(None)
     bloom_filter = {} if lookup is None else bloom.options(lookup, min(rows.num_rows, row_group_rows))
     options = _options(rows, repeating, uncompressed, None if log_block else codec)
-    with pq.ParquetWriter(sink, rows.schema, **options, **bloom_filter) as writer:
+    columns = rows.schema if ids is None else with_field_ids(rows.schema, ids)
+    with pq.ParquetWriter(sink, columns, **options, **bloom_filter) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
     return memoryview(sink.getvalue())
 

@@ -441,6 +441,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     an_event_only_adds_completions,
     tokens_grow,
     the_schema_loses_no_column,
+    invariants_history.a_field_keeps_its_id,
     foreign_file_groups_are_not_forgotten,
     file_ids_change_with_hudis_commits,
     rows_are_written_to_live_file_groups,

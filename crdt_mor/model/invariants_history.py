@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.timeline import Timeline
 
 # --- retention --------------------------------------------------------------------------------------------------------
@@ -23,6 +24,19 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
         and all(new.since_of(group) >= since for group, since in old.groups)
         and all(since <= following.clock for _, since in new.groups)
     )
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def a_field_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
+    """Each column and nested field keeps its id for good, because files contain it.
+
+    Exception: version 0 of a table written only by Hudi.
+    """
+    if previous.schema == following.schema or previous.version == 0:
+        return True
+    return field_ids(previous.schema).items() <= field_ids(following.schema).items()
 
 
 # --- archiving --------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.alteration import Shown, with_added
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
+from crdt_mor.model.field_ids import numbered
 from crdt_mor.model.file_ids import LiveGroups
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT, ROLLBACK
@@ -182,6 +183,7 @@ class Timeline(Value):
         self, nonce: str, wall_ms: int, schema: str, author: Author | None = None, shown: Shown = None
     ) -> Timeline:
         """Replace the schema by an empty delta commit. For `shown` see `with_added`."""
+        schema = numbered(self.schema, schema)
         requested = begin_after(self.clock, wall_ms)
         done = tick_after(requested, wall_ms)
         grown = Completion(requested, done, self.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author)
@@ -321,7 +323,7 @@ class Timeline(Value):
         return self.following(
             nonce,
             tick_after(max([self.clock, *(c.completed for c in adopted)]), wall_ms),
-            schema=schema,
+            schema=schema if schema == self.schema else numbered(self.schema, schema),
             added=self._with_added(schema),
             plans=tuple(p for p in self.plans if p not in cancelled and p.barrier not in done),
             rolled_back=tuple(r for r in (*self.rolled_back, *lost) if r.requested not in done),

@@ -43,7 +43,7 @@ A format is new if older releases would misunderstand a field or plan action:
     4  plans of other services, retention, and the write undone by a rollback
     5  overwrites, which void files of pending writes; savepoints, restores, commits' tokens, migrations
     6  claimed times, at which no other write may begin; posted events
-    7  commits of several writers, declarations, column names, `handed_over`, file ids after Hudi's commits
+    7  commits of several writers, declarations, column names, `handed_over`, file ids after Hudi's commits, field ids
 """
 
 _BEFORE_CLAIMS = 5

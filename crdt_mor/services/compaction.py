@@ -27,6 +27,7 @@ from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
@@ -203,7 +204,9 @@ def _put_base(
     path = _base_path(plan, group)
     file_name = path.rpartition("/")[2]
     layout = replace(Layout.parse(plan.order), compression=plan.compression)
-    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads, layout)
+    content, statistics = base_file(
+        session.config, group.partition, file_name, rows, schema, field_ids(plan.schema), threads, layout
+    )
     size, created = put_chunks(session.store, path, content)
     if created:
         return DataFile(path, size, statistics.rows)

@@ -37,6 +37,7 @@ from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.resolution_hint import from_bytes
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.names import CLEAN, bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
@@ -168,7 +169,7 @@ class _View:
                 if file.path in shown or file.path in past:
                     files.setdefault(file.group, []).append((file, commit))
         merging = merging_of(session.config, value.schema)
-        schemas = Schemas(session.config.name, merging.schema.stored)
+        schemas = Schemas(session.config.name, merging.schema.stored, field_ids(value.schema))
         return cls(snapshot, merging, schemas, slices, files, any(commit.adopted for commit in commits))
 
     def needs(self, path: str) -> bool:

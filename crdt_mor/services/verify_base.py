@@ -25,7 +25,7 @@ from crdt_mor.model.layout import BY_KEY
 from crdt_mor.model.names import LOG_COMPACT, BaseFileName
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.services.verify_rows import Faults, ask_states
-from crdt_mor.services.verify_schema import metadata_fault, schema_fault
+from crdt_mor.services.verify_schema import ids_fault, metadata_fault, schema_fault
 from crdt_mor.services.verify_told import Schemas
 
 _FILE_NAME: Final = "_hoodie_file_name"
@@ -51,6 +51,8 @@ def ask_base(
             faults.note("footer", wrong)
         elif (wrong := schema_fault(footer.metadata[AVRO_SCHEMA], footer.schema)) is not None:
             raise FormatError(wrong)
+        elif (wrong := ids_fault(footer.schema, schemas.ids)) is not None:
+            faults.note("footer", wrong)
         chunks = source.metadata()
         totals = _Totals()
         with source.open_checked() as parquet:

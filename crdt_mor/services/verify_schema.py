@@ -22,6 +22,7 @@ from crdt_mor.format.base_file import (
     ORDER,
     Footer,
 )
+from crdt_mor.model.field_ids import FieldIds, ids_in_file, with_field_ids
 from crdt_mor.services.verify_told import Schemas
 
 _KEYS: Final = frozenset((AVRO_SCHEMA, LATEST_REQUESTED, MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, *CALENDAR))
@@ -49,6 +50,18 @@ def schema_fault(avro: str, parquet: pa.Schema) -> str | None:
         if column.type != expected[column.name] or not column.nullable:
             return f"the Parquet and Avro types of a column differ. column={column.name} found={column.type}"
     return None
+
+
+def ids_fault(parquet: pa.Schema, ids: FieldIds) -> str | None:
+    """Return how the ids of our file's columns differ from the table's; None if equal, or if the file has none."""
+    found, expected = ids_in_file(parquet), ids_in_file(with_field_ids(parquet, ids))
+    if not found or found == expected:
+        return None
+    wrong = min(path for path in {*found, *expected} if found.get(path) != expected.get(path))
+    return (
+        "the id of a column differs from the table's. "
+        f"column={'.'.join(wrong)} id={expected.get(wrong)} found={found.get(wrong)}"
+    )
 
 
 @lru_cache(maxsize=64)

@@ -28,6 +28,7 @@ from crdt_mor.format.savepoint import SavepointRecord, decode_savepoint_record, 
 from crdt_mor.hudi.actions import CLEAN, COMPACT, Action, FrozenAction, MomentaryAction, action_ending_as, bears_our_key
 from crdt_mor.hudi.records import is_same_plan, overwrite_record
 from crdt_mor.hudi.restore_records import savepoint_record
+from crdt_mor.model.field_ids import FieldIds
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.names import OWN_KEY, join_path
 from crdt_mor.model.savepoint import Savepoint
@@ -42,11 +43,13 @@ _SCHEMA = "schema"
 class Schemas:
     """The valid Avro schemas of a table's files, in the exact text of its writers.
 
-    `stored` includes hidden columns, in their newest types. Older schemas have some of them, in narrower types.
+    stored: with hidden columns, in their newest types. Older schemas have some of them, in narrower types.
+    ids: of the newest columns. Older files have some of them.
     """
 
     table: str
     stored: pa.Schema
+    ids: FieldIds = field(default_factory=dict)
     _faults: dict[str, str | None] = field(default_factory=dict)
 
     def fault(self, text: str) -> str | None:

@@ -21,6 +21,7 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY
 from crdt_mor.merge.clustering import PLACE, clustered_places
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.field_ids import FieldIds
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.layout import Layout
 from crdt_mor.store.protocol import Chunks
@@ -50,6 +51,7 @@ def base_file(
     file_name: str,
     rows: Iterable[pl.DataFrame],
     schema: TableSchema,
+    ids: FieldIds,
     threads: int,
     layout: Layout,
 ) -> tuple[Chunks, RowStatistics]:
@@ -57,6 +59,7 @@ def base_file(
 
     file_name: the value of `_hoodie_file_name`.
     rows: the stored columns of `schema` and Hudi's varying columns, sorted by key; at least one frame.
+    ids: of a version's columns; see `with_field_ids` for columns that no version has yet.
     """
     statistics = RowStatistics()
     constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
@@ -75,6 +78,7 @@ def base_file(
         return write_parquet(
             table, row_group_rows=max(1, frame.height), codec=layout.compression, repeating=repeating,
             uncompressed=incompressible_columns(frame, repeating, layout.compression), lookup=lookup,
+            ids=ids,
         )  # fmt: skip
 
     def metadata() -> dict[str, str]:

@@ -27,6 +27,7 @@ from crdt_mor.laws.merging import Merging
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile
@@ -135,7 +136,8 @@ class Load:
                 self.heard("written", number)
 
         layout = replace(BY_KEY, compression=Layout.of(write.value.properties).compression)
-        content, statistics = base_file(write.session.config, partition, name, numbered(), schema, THREADS, layout)
+        ids = field_ids(write.session.known_tail().schema)
+        content, statistics = base_file(write.session.config, partition, name, numbered(), schema, ids, THREADS, layout)
         file = DataFile(join_path(partition, name), 0, 0)
         write.expect_file(file)
         size, own = put_chunks(write.session.store, file.path, content)

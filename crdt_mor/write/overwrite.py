@@ -27,6 +27,7 @@ from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 from crdt_mor.merge.precombine import RowsWrite, precombine
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
@@ -248,7 +249,10 @@ class BaseStaging:
         bare = {name for name in hidden if rows[name].null_count() == rows.height}
         schema = self.merging.schema.select(n for n in self.merging.schema.declared.names if n not in bare)
         layout = Layout.of(write.value.properties)
-        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads, layout)
+        ids = field_ids(write.session.known_tail().schema)
+        content, statistics = base_file(
+            write.session.config, partition, file_name, [rows], schema, ids, threads, layout
+        )
         write.expect_staged(path)
         size, _ = put_chunks(write.session.store, path, content)
         return path, size, statistics.rows

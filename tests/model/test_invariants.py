@@ -199,6 +199,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.an_event_only_adds_completions: replace(AFTER, completions=(DONE[1], NEW)),
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
+    invariants_history.a_field_keeps_its_id: replace(AFTER, schema='[["id","string",0,[2]]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
     invariants.file_ids_change_with_hudis_commits: replace(AFTER, file_ids=FIXED),
     invariants.rows_are_written_to_live_file_groups: replace(
