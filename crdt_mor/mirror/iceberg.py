@@ -1,0 +1,310 @@
+"""The Iceberg mirror, version 2: position deletes over base files, and files of merged rows.
+
+    metadata/v<N>.metadata.json     put if absent: the commit
+    metadata/version-hint.text      N, for readers that do not list; rewritten after the commit
+    metadata/snap-….avro            manifest lists; metadata/<version>-….avro: manifests
+    .mirror/<partition>/m-….parquet         merged rows
+    .mirror/<partition>/m-…-del.parquet     position deletes
+
+Order: rows and deletes, manifests, manifest list, metadata, hint. A catalog's own metadata files beside ours stay
+untouched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+import pyarrow as pa
+
+from crdt_mor.errors import CommitUnknownError
+from crdt_mor.log.steps import Delete, List, Nonce, Put, Read, Steps, put_all_surely
+from crdt_mor.mirror import iceberg_metadata as metadata
+from crdt_mor.mirror.columns import FIELD_ID, MirrorColumn
+from crdt_mor.mirror.files import encoded, file_path, put_rows
+from crdt_mor.mirror.iceberg_bounds import bounded, bounds_of
+from crdt_mor.mirror.iceberg_manifests import (
+    AVRO_OF,
+    Entry,
+    Manifest,
+    PartitionValue,
+    Spec,
+    Stream,
+    list_bytes,
+    manifest_bytes,
+)
+from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
+from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
+from crdt_mor.mirror.iceberg_read import State, read_head
+from crdt_mor.mirror.iceberg_types import Json, highest_id, iceberg_type, name_mapping, schema_fields
+from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
+from crdt_mor.mirror.slices import ShownSlice
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime, to_ms
+
+_HINT_TRIES: Final = 10
+
+_FILE_PATH_ID, _POS_ID = 2147483546, 2147483545
+"""Iceberg's ids of the columns of position deletes."""
+
+_DELETES: Final = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(_FILE_PATH_ID)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POS_ID)}),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A Parquet file of position deletes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Iceberg:
+    """The Iceberg mirror of a table.
+
+    Attributes:
+        root: the table's address, as engines open it.
+        stored: the table's stored schema, with dropped columns.
+    """
+
+    root: str
+    config: TableConfig
+    stored: pa.Schema
+    mode: str = "position deletes"
+
+    def head(self) -> Steps[Head | None]:
+        found = yield from read_head(self.root)
+        if found is None:
+            return None
+        state, is_ours = found
+        yield from _point_at_newest()
+        own = {} if state.metadata is None else state.metadata.get("properties", {})
+        version, as_of = own.get(metadata.VERSION, "-1"), own.get(metadata.AS_OF, "0" * 17)
+        here = state.metadata is not None and state.metadata.get("location") == self.root
+        return Head(
+            state.number, own.get(metadata.TABLE, ""), int(version), InstantTime(as_of),
+            {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(metadata.TYPES, "{}")),
+            own.get(metadata.MODE, "") if here else "elsewhere", is_ours, state,
+        )  # fmt: skip
+
+    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
+        rows = None if shown.rows is None else (yield from put_rows(shown.key, moment.version, shown.rows))
+        puts = [] if rows is None else [(rows.path, rows.size)]
+        deletes: DeleteFile | None = None
+        if shown.base is not None and len(shown.dead):
+            path = file_path(shown.key, moment.version, (yield Nonce()), "-del.parquet")
+            paths = pa.repeat(pa.scalar(f"{self.root}/{shown.base.path}"), len(shown.dead))
+            data = encoded(pa.table([paths, pa.array(shown.dead)], schema=_DELETES))
+            yield from put_all_surely([Put(path, data, durable="content")])
+            deletes = DeleteFile(path, len(data))
+            puts.append((path, len(data)))
+        return Written(shown, shown.base, shown.dead, rows, tuple(puts), deletes)
+
+    def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
+        state = State(0, None, ()) if head is None else head.state
+        assert isinstance(state, State), "the head of another kind"
+        moment, number = change.moment, state.number + 1
+        before = _usable(state.metadata)
+        shape = self._shape(change, before)
+        schema, specs = metadata.schema_of(before, shape), metadata.specs_of(before, shape)
+        as_typed = head is not None and all(moment.types.get(name, kind) == kind for name, kind in head.types.items())
+        planned = plan(
+            () if change.is_whole else state.manifests,
+            {one.shown.key.group: self._entries(one, moment.columns, specs) for one in change.slices},
+            moment.keys,
+            lambda entry: self._restated(entry, specs),
+            bounds_stay=as_typed,
+        )
+        nonce = yield Nonce()
+        snapshot_id = int.from_bytes(sha256(nonce.encode()).digest()[:8], "big") >> 1 or 1
+        sequence = 1 if before is None else int(before.get("last-sequence-number", 0)) + 1
+        made, puts = self._manifests(planned, specs, schema, snapshot_id, sequence, f"{moment.version}-{nonce}")
+        manifests = [*planned.kept, *made]
+        old = [] if before is None else metadata.own_snapshots(before, moment.table_id, self.root)
+        parent = old[-1]["snapshot-id"] if old else None
+        listed = Put(
+            f"{metadata.FOLDER}/snap-{snapshot_id}-{nonce}.avro",
+            list_bytes(self.root, manifests, snapshot_id, parent, sequence), durable="content",
+        )  # fmt: skip
+        new = NewSnapshot(
+            snapshot_id, f"{self.root}/{listed.path}", moment.version, moment.as_of, to_ms(moment.as_of),
+            moment.table_id, self.mode, _totals(manifests),
+        )  # fmt: skip
+        document = metadata.following(number, self.root, _uuid(moment.table_id), before, shape, new, moment.now_ms)
+        return (
+            yield from _published(
+                number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
+            )
+        )
+
+    # --- the table in Iceberg's words ---------------------------------------------------------------------------------
+
+    def require_types(self, columns: Sequence[MirrorColumn]) -> None:
+        """Raise `UnsupportedFeatureError` for a column that Iceberg cannot show."""
+        schema_fields(columns)
+
+    def _shape(self, change: Change, before: Json | None) -> Shape:
+        columns = change.moment.columns
+        footers = [one.shown.footer for one in change.slices if one.shown.footer is not None]
+        in_files = {name for footer in footers for name in footer.schema.to_arrow_schema().names}
+        old = [] if before is None else json.loads(before.get("properties", {}).get(metadata.MAPPING, "[]"))
+        mapping = name_mapping(columns, [*self.stored.names, *sorted(in_files)], old)
+        return Shape(
+            schema_fields(columns), mapping, highest_id(columns), self._partition(columns), change.moment.types
+        )
+
+    def _partition(self, columns: Sequence[MirrorColumn]) -> tuple[tuple[int, str, str], ...]:
+        """Return the partition columns; none if a path does not give a value that Iceberg can keep."""
+        visible = {column.stored: column for column in columns}
+        fields = [visible[name] for name in self.config.key.partition_fields if name in visible]
+        kinds = [iceberg_type(column) for column in fields]
+        if len(fields) < len(self.config.key.partition_fields) or self.config.key.times:
+            return ()
+        if not all(isinstance(kind, str) and kind in AVRO_OF for kind in kinds):
+            return ()
+        return tuple((column.id, column.shown, str(kind)) for column, kind in zip(fields, kinds, strict=True))
+
+    def _placed(self, partition: str, specs: tuple[Spec, Spec]) -> tuple[int, tuple[PartitionValue, ...]]:
+        """Return the spec and the values of a partition; a path with an unclear value has no partition."""
+        by_value, other = specs
+        if not by_value.fields:
+            return other.spec_id, ()
+        values: Mapping[str, Any] = self.config.key.partition_values(partition, self.stored)
+        names = self.config.key.partition_fields
+        if any(name not in values for name in names):
+            return other.spec_id, ()
+        return by_value.spec_id, tuple(values[name] for name in names)
+
+    def _restated(self, entry: Entry, specs: tuple[Spec, Spec]) -> Entry:
+        spec_id, values = self._placed(entry.of[0], specs)
+        return replace(entry, spec_id=spec_id, values=values)
+
+    def _entries(self, one: Written, columns: Sequence[MirrorColumn], specs: tuple[Spec, Spec]) -> list[Entry]:
+        key, (spec_id, values) = one.shown.key, self._placed(one.shown.key.partition, specs)
+        files: list[tuple[Stream, str, int, int]] = []
+        if one.rows is not None:
+            files.append(("rows", one.rows.path, one.rows.rows, one.rows.size))
+        if isinstance(one.extra, DeleteFile):
+            files.append(("deletes", one.extra.path, len(one.dead), one.extra.size))
+        if one.base is not None:
+            files.append(("base", one.base.path, one.base.rows, one.base.size))
+        entries = [
+            Entry(
+                stream,
+                path,
+                (key.partition, key.file_id, key.files if place == 0 else None),
+                rows,
+                size,
+                spec_id,
+                values,
+            )
+            for place, (stream, path, rows, size) in enumerate(files)
+        ]
+        return [self._detailed(entry, one, columns) for entry in entries]
+
+    def _detailed(self, entry: Entry, one: Written, columns: Sequence[MirrorColumn]) -> Entry:
+        if entry.stream == "base" and one.shown.footer is not None:
+            key = self.config.key
+            first = [*key.partition_fields, *key.fields]
+            return replace(entry, bounds=bounds_of(one.shown.footer, bounded(columns, first)))
+        if entry.stream == "deletes" and one.base is not None:
+            path = f"{self.root}/{one.base.path}".encode()
+            return replace(entry, referenced=one.base.path, bounds=((_FILE_PATH_ID, path, path),))
+        return entry
+
+    def _manifests(
+        self, planned: Plan, specs: Iterable[Spec], schema: Json, snapshot_id: int, sequence: int, name: str
+    ) -> tuple[list[Manifest], list[Put]]:
+        by_id = {spec.spec_id: spec for spec in specs}
+        made: list[Manifest] = []
+        puts: list[Put] = []
+        for place, batch in enumerate(planned.made):
+            path = f"{metadata.FOLDER}/{name}-m{place}.avro"
+            spec = by_id[batch.spec_id]
+            data = manifest_bytes(self.root, batch.entries, batch.stream, spec, schema, snapshot_id)
+            puts.append(Put(path, data, durable="content"))
+            entries = tuple(entry.settled(sequence, snapshot_id) for entry in batch.entries)
+            made.append(Manifest(path, len(data), batch.stream, batch.spec_id, sequence, snapshot_id, entries))
+        return made, puts
+
+
+def _usable(found: Json | None) -> Json | None:
+    """Return the head's metadata if the next can continue it; None for none, or a file without Iceberg's fields."""
+    needed = {"schemas", "partition-specs", "last-column-id", "last-updated-ms"}
+    return found if found is not None and needed <= found.keys() else None
+
+
+def _totals(manifests: Iterable[Manifest]) -> dict[str, str]:
+    entries = [entry for manifest in manifests for entry in manifest.entries]
+    data = [entry for entry in entries if entry.stream != "deletes"]
+    deletes = [entry for entry in entries if entry.stream == "deletes"]
+    return {
+        "total-data-files": str(len(data)), "total-records": str(sum(entry.rows for entry in data)),
+        "total-files-size": str(sum(entry.size for entry in entries)), "total-delete-files": str(len(deletes)),
+        "total-position-deletes": str(sum(entry.rows for entry in deletes)), "total-equality-deletes": "0",
+    }  # fmt: skip
+
+
+def _uuid(table_id: str) -> str:
+    """Return the table's id as a UUID."""
+    digits = table_id.replace("-", "").lower()
+    if len(digits) != 32 or not set(digits) <= set("0123456789abcdef"):
+        digits = sha256(table_id.encode()).hexdigest()[:32]
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+# --- the commit -------------------------------------------------------------------------------------------------------
+
+
+def _published(number: int, document: Json, files: Sequence[Put], of_slices: Sequence[str]) -> Steps[Committed | None]:
+    """Put the manifests, then the metadata if absent. Return what was put, or None if another process was first.
+
+    of_slices: paths of files that become durable before the metadata, as the manifests do.
+    """
+    yield from put_all_surely(files)
+    data = json.dumps(document, separators=(",", ":")).encode()
+    path = metadata.metadata_path(number)
+    if not (yield from _is_first(Put(path, data, after=[*of_slices, *(put.path for put in files)], decides=True))):
+        for put in files:
+            yield Delete(put.path)
+        return None
+    hint = yield from _point_at_newest()
+    return Committed(number, (*((put.path, len(put.data)) for put in files), (path, len(data)), *hint))
+
+
+def _is_first(put: Put) -> Steps[bool]:
+    """Put an object if absent. After a lost reply, its content tells whose it is."""
+    created = yield put
+    if created is not None:
+        return bool(created)
+    found = yield Read(put.path)
+    if found is None:
+        raise CommitUnknownError(
+            "the store did not confirm whether the mirror was refreshed: refresh the mirror again, which is safe. "
+            f"path={put.path}"
+        )
+    return bool(found == put.data)
+
+
+def _point_at_newest() -> Steps[Objects]:
+    """Make the hint name the newest metadata file, also after a process that died or was late."""
+    puts: Objects = ()
+    for _ in range(_HINT_TRIES):
+        numbers = [metadata.number_of(stat.path) for stat in (yield List(metadata.FOLDER))]
+        newest = str(max((number for number in numbers if number is not None), default=0)).encode()
+        hint = yield Read(metadata.HINT)
+        if hint is not None and hint.strip() == newest:
+            return puts
+        if hint is not None:
+            yield Delete(metadata.HINT)
+        if (yield Put(metadata.HINT, newest, durable=False)):
+            puts = ((metadata.HINT, len(newest)),)
+    return puts

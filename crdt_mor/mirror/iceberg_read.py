@@ -1,0 +1,99 @@
+"""Read the newest metadata of an Iceberg mirror, and the files that its kept snapshots need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crdt_mor.log.steps import List, Read, Steps, Together, read_named
+from crdt_mor.mirror import iceberg_metadata as metadata
+from crdt_mor.mirror.iceberg_manifests import Manifest, read_list, read_manifest, relative
+from crdt_mor.mirror.iceberg_types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The newest metadata file.
+
+    Attributes:
+        metadata: None if the file is not readable as JSON.
+        manifests: of its current snapshot, if it is ours and at this place.
+    """
+
+    number: int
+    metadata: Json | None
+    manifests: tuple[Manifest, ...]
+
+
+def read_head(root: str) -> Steps[tuple[State, bool] | None]:
+    """Return the newest metadata file and whether a mirror of ours wrote it; None without any."""
+    number = yield from _newest()
+    if number is None:
+        return None
+    data = yield from read_named(metadata.metadata_path(number))
+    found = None if data is None else _parsed(data)
+    if found is None or not metadata.is_ours(found, number):
+        return State(number, found, ()), False
+    current = metadata.snapshot_of(found)
+    if found.get("location") != root or current is None:
+        return State(number, found, ()), True
+    manifests = yield from _manifests(root, current)
+    return State(number, found, manifests or ()), manifests is not None
+
+
+def _newest() -> Steps[int | None]:
+    numbers = [metadata.number_of(stat.path) for stat in (yield List(metadata.FOLDER))]
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _parsed(data: bytes) -> Json | None:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _manifests(root: str, snapshot: Json) -> Steps[tuple[Manifest, ...] | None]:
+    """Return the manifests of a snapshot; None if a file is gone."""
+    data = yield from read_named(relative(root, snapshot["manifest-list"]))
+    listed = [] if data is None else read_list(data)
+    paths = [relative(root, one["manifest_path"]) for one in listed]
+    contents: list[bytes | None] = (yield Together(tuple(map(Read, paths)))) if paths else []
+    whole: list[Manifest] = []
+    for path, one, content in zip(paths, listed, contents, strict=True):
+        found = content if content is not None else (yield from read_named(path))
+        if found is None:
+            return None
+        whole.append(read_manifest(root, one, found))
+    return None if data is None else tuple(whole)
+
+
+def files_needed(root: str) -> Steps[frozenset[str]]:
+    """Return the paths of all files that the kept snapshots of the newest metadata name, base files too."""
+    number = yield from _newest()
+    if number is None:
+        return frozenset()
+    data = yield from read_named(metadata.metadata_path(number))
+    found = None if data is None else _parsed(data)
+    paths = {metadata.HINT, metadata.metadata_path(number)}
+    if found is None:
+        return frozenset(paths)
+    paths |= set(_inside(root, [one["metadata-file"] for one in found.get("metadata-log", ())]))
+    for snapshot in found.get("snapshots", ()):
+        if metadata.VERSION not in snapshot.get("summary", {}):
+            continue  # of another engine; the next refresh drops it
+        inside = list(_inside(root, [snapshot["manifest-list"]]))
+        if inside:
+            manifests = (yield from _manifests(root, snapshot)) or ()
+            paths |= {*inside, *(one.path for one in manifests)}
+            paths |= {entry.path for one in manifests for entry in one.entries}
+    return frozenset(paths)
+
+
+def _inside(root: str, addresses: Sequence[str]) -> Iterator[str]:
+    """Yield the paths of files in this table; a copied table's metadata may name files of the original."""
+    for address in addresses:
+        if address.startswith(f"{root}/"):
+            yield relative(root, address)

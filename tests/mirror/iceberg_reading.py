@@ -1,0 +1,94 @@
+"""Iceberg mirrors made without the public doors, and their rows as other engines read them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import polars as pl
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.log.steps import Steps, run
+from crdt_mor.mirror.columns import mirror_columns
+from crdt_mor.mirror.iceberg import Iceberg
+from crdt_mor.mirror.iceberg_read import read_head
+from crdt_mor.mirror.iceberg_types import Json, stands
+from crdt_mor.mirror.refresh import Moment, Refreshed, refresh
+from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
+from crdt_mor.read.snapshot import Snapshot
+from tests.mirror.shapes import in_order, snapshot_of
+
+
+def root_of(table: Table) -> str:
+    return f"file://{os.path.abspath(table.uri)}"
+
+
+def kind_of(table: Table, snapshot: Snapshot) -> Iceberg:
+    stored = TableSchema.from_json(snapshot.value.schema).stored
+    return Iceberg(root_of(table), snapshot.session.config, stored)
+
+
+def moment_of(snapshot: Snapshot) -> Moment:
+    keys = {one.group: key_of(one, snapshot.session.config) for one in snapshot.slices}
+    value, now = snapshot.value, snapshot.session.environment.now_ms()
+    return Moment(value.table_id or "", value.version, snapshot.cut.time, now, mirror_columns(value), keys)
+
+
+def steps_of(table: Table, snapshot: Snapshot | None = None) -> Steps[Refreshed]:
+    seen = snapshot_of(table) if snapshot is None else snapshot
+    slices, moment = {one.group: one for one in seen.slices}, moment_of(seen)
+
+    def shown(key: SliceKey) -> ShownSlice:
+        return show(seen, slices[key.group], moment.columns, stands)
+
+    return refresh(kind_of(table, seen), moment, shown)
+
+
+def mirrored(table: Table) -> Refreshed:
+    return run(steps_of(table), table._session.store, table._session.environment)
+
+
+def metadata_of(table: Table) -> Json:
+    """The newest metadata."""
+    found = run(read_head(root_of(table)), table._session.store, table._session.environment)
+    assert found is not None
+    state, _ = found
+    assert state.metadata is not None
+    return state.metadata
+
+
+def metadata_uri(table: Table, number: int | None = None) -> str:
+    own = metadata_of(table)["properties"]["crdt_mor.number"] if number is None else number
+    return f"{root_of(table)}/metadata/v{own}.metadata.json"
+
+
+def by_pyiceberg(table: Table, snapshot_id: int | None = None, row_filter: str | None = None) -> list[str]:
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.table import StaticTable
+
+    opened = StaticTable.from_metadata(metadata_uri(table))
+    return in_order(opened.scan(row_filter or AlwaysTrue(), snapshot_id=snapshot_id).to_arrow().to_pylist())
+
+
+def by_polars(table: Table) -> list[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an optional planner is missing
+        return in_order(pl.scan_iceberg(metadata_uri(table)).collect().to_arrow().to_pylist())
+
+
+def by_duckdb(table: Table) -> list[str]:
+    """Read by the table's address alone, with the hint. Skips without DuckDB's extension."""
+    extensions = pytest.importorskip(
+        "duckdb_extensions", reason="DuckDB's extension iceberg is not in this environment"
+    )
+    import duckdb
+
+    connection: Any = duckdb.connect()
+    for name in ("avro", "iceberg"):
+        extensions.import_extension(name, con=connection)
+        connection.load_extension(name)
+    connection.sql("set timezone = 'UTC'")
+    return in_order(connection.sql(f"from iceberg_scan('{table.uri}')").to_arrow_table().to_pylist())

@@ -1,0 +1,97 @@
+"""Iceberg mirrors read by pyiceberg, polars and DuckDB show the rows of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdt_mor import Table
+from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, metadata_of, mirrored
+from tests.mirror.shapes import RULES, SCHEMA, rows, scanned, written_over
+
+FAST = [by_pyiceberg, by_polars]
+
+Reader = Callable[[Table], list[str]]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("read", FAST)
+def test_mirror_of_unmerged_logs_equals_the_scan(tmp_path: Path, rule: str, read: Reader) -> None:
+    table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2, **RULES[rule]))
+
+    mirrored(table)
+
+    assert read(table) == scanned(table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", RULES)
+def test_mirror_of_unmerged_logs_in_duckdb_equals_the_scan(tmp_path: Path, rule: str) -> None:
+    table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2, **RULES[rule]))
+
+    mirrored(table)
+
+    assert by_duckdb(table) == scanned(table)
+
+
+@pytest.mark.parametrize("read", FAST)
+def test_mirror_of_an_empty_table_has_no_rows(tmp_path: Path, read: Reader) -> None:
+    table = Table.create(str(tmp_path), SCHEMA, key="id")
+
+    mirrored(table)
+
+    assert read(table) == []
+
+
+def test_mirror_after_each_version_equals_the_scan(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path), SCHEMA, key="id", buckets=2)
+    steps: list[Callable[[], Any]] = [
+        lambda: table.upsert(rows(range(20), 1)),
+        table.maintenance.compact,
+        lambda: table.upsert(rows(range(3, 6), 2)),
+        lambda: table.delete(keys=[4, 11]),
+        lambda: table.upsert(rows([4], 3)),
+        table.maintenance.compact,
+        lambda: table.delete(keys=list(range(20))),
+        table.maintenance.compact,
+        lambda: table.upsert(rows([7, 8], 4)),
+    ]
+
+    for step in steps:
+        step()
+        mirrored(table)
+        assert by_pyiceberg(table) == by_polars(table) == scanned(table)
+
+
+def test_mirror_of_the_shown_version_again_puts_nothing(tmp_path: Path) -> None:
+    table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2))
+    first = mirrored(table)
+
+    again = mirrored(table)
+
+    assert (again.number, again.version, again.puts) == (first.number, first.version, ())
+
+
+def test_mirror_states_the_table_and_protects_its_files(tmp_path: Path) -> None:
+    table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2))
+    done = mirrored(table)
+
+    found = metadata_of(table)
+
+    assert (
+        found["properties"]
+        | {
+            "gc.enabled": "false",
+            "write.metadata.delete-after-commit.enabled": "false",
+            "crdt_mor.version": str(done.version),
+            "crdt_mor.as_of": done.as_of,
+        }
+        == found["properties"]
+    )
+    summary = found["snapshots"][-1]["summary"]
+    assert (summary["crdt_mor.version"], summary["crdt_mor.as_of"]) == (str(done.version), done.as_of)
+    visible = int(summary["total-records"]) - int(summary["total-position-deletes"])
+    assert visible == len(scanned(table))
