@@ -1,13 +1,12 @@
 """The visible columns of a table as other formats see them: a field id, a shown name and a stored name each.
 
-Shown names are the users'. Parquet files contain stored names and stored types. Ids come from `_Ids` alone.
+Shown names are the users'. Parquet files contain stored names and stored types. The schema decides the ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -15,12 +14,11 @@ import pyarrow.types as pt
 from crdt_mor.columns.fields import stored_field
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import is_list, values_of
+from crdt_mor.model.field_ids import FieldIds, Path, field_ids
 from crdt_mor.model.timeline import Timeline
 
 FIELD_ID = "PARQUET:field_id"
 """The metadata of an Arrow field that becomes its field id in Parquet."""
-
-_NESTED_FROM = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +59,15 @@ class MirrorColumn:
             yield from child.all()
 
 
-@dataclass(slots=True)
-class _Ids:
-    """Field ids: a column's place in the stored schema, from 1 on; of nested fields, numbers from 1000 on."""
-
-    nested: Iterator[int] = field(default_factory=lambda: count(_NESTED_FROM))
-
-    def of(self, path: Sequence[str], place: int) -> int:
-        return place + 1 if len(path) == 1 else next(self.nested)
-
-
 def mirror_columns(value: Timeline) -> tuple[MirrorColumn, ...]:
     """Return the visible columns of a timeline value, in order."""
-    schema, names, ids = TableSchema.from_json(value.schema), value.names, _Ids()
-    columns = [
-        _column(ids, (declared.name,), names.shown(declared.name), declared.type, stored.type, place)
-        for place, (declared, stored) in enumerate(zip(schema.declared, schema.stored, strict=True))
-    ]
+    schema, names, ids = TableSchema.from_json(value.schema), value.names, field_ids(value.schema)
     visible = frozenset(names.visible(schema.declared.names))
-    return tuple(column for column in columns if column.stored in visible)
+    return tuple(
+        _column(ids, (declared.name,), names.shown(declared.name), declared.type, stored.type)
+        for declared, stored in zip(schema.declared, schema.stored, strict=True)
+        if declared.name in visible
+    )
 
 
 def stored_schema(columns: Iterable[MirrorColumn]) -> pa.Schema:
@@ -87,15 +75,12 @@ def stored_schema(columns: Iterable[MirrorColumn]) -> pa.Schema:
     return pa.schema([column.arrow for column in columns])
 
 
-def _column(
-    ids: _Ids, path: tuple[str, ...], shown: str, declared: pa.DataType, stored: pa.DataType, place: int
-) -> MirrorColumn:
-    own = ids.of(path, place)
+def _column(ids: FieldIds, path: Path, shown: str, declared: pa.DataType, stored: pa.DataType) -> MirrorColumn:
     inner = [
-        _column(ids, (*path, name), seen, there, kept, at)
-        for at, (name, seen, there, kept) in enumerate(_inside(values_of(declared), stored))
+        _column(ids, (*path, name), seen, there, kept)
+        for name, seen, there, kept in _inside(values_of(declared), stored)
     ]
-    return MirrorColumn(own, shown, path[-1], stored, tuple(inner))
+    return MirrorColumn(ids[path], shown, path[-1], stored, tuple(inner))
 
 
 def _inside(declared: pa.DataType, stored: pa.DataType) -> Iterator[tuple[str, str, pa.DataType, pa.DataType]]:
