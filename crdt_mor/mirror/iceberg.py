@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CommitUnknownError
-from crdt_mor.log.steps import Delete, List, Nonce, Put, Read, Steps, put_all_surely
+from crdt_mor.events.session import Session
+from crdt_mor.log.steps import PUTS_MAX, Delete, List, Nonce, Pause, Put, Read, Steps, put_all_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
 from crdt_mor.mirror.columns import FIELD_ID, MirrorColumn
 from crdt_mor.mirror.files import encoded, file_path, put_rows
@@ -44,6 +46,8 @@ from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Wr
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, to_ms
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.open import address_of
 
 _HINT_TRIES: Final = 10
 
@@ -79,6 +83,12 @@ class Iceberg:
     config: TableConfig
     stored: pa.Schema
     mode: str = "position deletes"
+
+    @classmethod
+    def of(cls, session: Session, value: Timeline) -> Iceberg:
+        """Return the mirror of a table whose columns are those of a timeline value."""
+        stored = TableSchema.from_json(value.schema).stored
+        return cls(address_of(session.store, session.uri), session.config, stored)
 
     def head(self) -> Steps[Head | None]:
         found = yield from read_head(self.root)
@@ -282,16 +292,18 @@ def _published(number: int, document: Json, files: Sequence[Put], of_slices: Seq
 
 def _is_first(put: Put) -> Steps[bool]:
     """Put an object if absent. After a lost reply, its content tells whose it is."""
-    created = yield put
-    if created is not None:
-        return bool(created)
-    found = yield Read(put.path)
-    if found is None:
-        raise CommitUnknownError(
-            "the store did not confirm whether the mirror was refreshed: refresh the mirror again, which is safe. "
-            f"path={put.path}"
-        )
-    return bool(found == put.data)
+    for attempt in range(PUTS_MAX):
+        created: bool | None = yield put
+        if created or (created is False and not attempt):
+            return created
+        found = yield Read(put.path)
+        if found is not None:
+            return bool(found == put.data)
+        yield Pause(attempt)
+    raise CommitUnknownError(
+        "the store did not confirm whether the mirror was refreshed: refresh the mirror again, which is safe. "
+        f"path={put.path} tries={PUTS_MAX}"
+    )
 
 
 def _point_at_newest() -> Steps[Objects]:

@@ -73,6 +73,11 @@ class LocalStore:
     def __reduce__(self) -> tuple[object, ...]:
         return LocalStore, (str(self.root),)
 
+    @property
+    def address(self) -> str:
+        """The address by which other engines open the folder."""
+        return f"file://{self.root}"
+
     def read(self, path: str) -> bytes | None:
         with disk.answering("read", path):
             try:

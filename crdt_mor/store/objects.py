@@ -83,6 +83,14 @@ class ObjectStore:
     def options(self) -> Options:
         return Options(self._options, self._secrets)
 
+    @property
+    def address(self) -> str:
+        """The address by which other engines open the folder: on Azure with the account, if the options name it."""
+        account = self._options.get("azure_storage_account_name")
+        if account is None or not self._place.uri.startswith("az://"):
+            return self._place.uri
+        return f"abfss://{self._place.bucket}@{account}.dfs.core.windows.net/{self._place.root}".rstrip("/")
+
     def texts(self) -> dict[str, str]:
         return self._clients.texts()
 

@@ -72,6 +72,15 @@ def absolute(uri: str | os.PathLike[str]) -> str:
     return os.path.abspath(_local_path(uri)) if place is None else place.uri
 
 
+def address_of(store: Store, uri: str) -> str:
+    """Return the address by which other engines open a table's objects.
+
+    uri: as the user named the table; used for stores that know no address, such as one in memory.
+    """
+    known: str | None = getattr(store, "address", None)
+    return known or (uri.rstrip("/") if "://" in uri else f"memory:///{uri.strip('/')}")
+
+
 def are_nested(one: str, other: str) -> bool:
     """Return True if an address is inside the other: Hudi's readers would find the inner table's files in both."""
     folders = [os.path.join(uri if place_of(uri) else os.path.realpath(uri), "") for uri in (one, other)]

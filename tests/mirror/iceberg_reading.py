@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.log.steps import Steps, run
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.iceberg import Iceberg
@@ -19,16 +17,12 @@ from crdt_mor.mirror.iceberg_types import Json, stands
 from crdt_mor.mirror.refresh import Moment, Refreshed, refresh
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.open import address_of
 from tests.mirror.shapes import in_order, snapshot_of
 
 
 def root_of(table: Table) -> str:
-    return f"file://{os.path.abspath(table.uri)}"
-
-
-def kind_of(table: Table, snapshot: Snapshot) -> Iceberg:
-    stored = TableSchema.from_json(snapshot.value.schema).stored
-    return Iceberg(root_of(table), snapshot.session.config, stored)
+    return address_of(table._session.store, table.uri)
 
 
 def moment_of(snapshot: Snapshot) -> Moment:
@@ -44,7 +38,7 @@ def steps_of(table: Table, snapshot: Snapshot | None = None) -> Steps[Refreshed]
     def shown(key: SliceKey) -> ShownSlice:
         return show(seen, slices[key.group], moment.columns, stands)
 
-    return refresh(kind_of(table, seen), moment, shown)
+    return refresh(Iceberg.of(seen.session, seen.value), moment, shown)
 
 
 def mirrored(table: Table) -> Refreshed:
