@@ -297,13 +297,17 @@ def _refuse_beforehand(session: Session, value: Timeline, config: TableConfig) -
 def _first_schema(session: Session, value: Timeline, config: TableConfig, layout: Layout) -> TableSchema:
     """Return the new table's initial columns, which every row must have.
 
-    These are the old table's initial columns, because writers may omit columns added later. If settings differ, they
-    may need added columns: then all current columns.
+    These are the old table's initial columns, because writers may omit columns added later, and the columns that the
+    new settings name.
     """
     created, now = session.config.created_schema(), TableSchema.from_json(value.schema)
-    same = (config.key.partition_fields, config.merge) == (session.config.key.partition_fields, session.config.merge)
-    enough = created is not None and same and set(layout.columns) <= set(created.stored.names)
-    chosen = created if created is not None and enough else now
+    needed = {*config.key.partition_fields, *config.merge.names, *layout.columns}
+    if created is None:
+        chosen = now
+    elif needed <= set(created.declared.names):
+        chosen = created
+    else:
+        chosen = now.select(name for name in now.declared.names if name in needed.union(created.declared.names))
     return chosen.select(name for name in chosen.declared.names if is_moved(name, value.names, config))
 
 

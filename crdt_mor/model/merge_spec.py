@@ -124,8 +124,7 @@ class MergeSpec:
                 "a table has an ordering column or payloads, not both. To order single columns by another column, use "
                 "the payload merge={(…): LatestBy(…)}"
             )
-        named = [name for member in self.columns for name in member.columns]
-        repeated = {name for name in named if named.count(name) > 1}
+        repeated = {name for name in self.names if self.names.count(name) > 1}
         if repeated:
             raise InvalidInputError(f"a column may have only one payload. repeated={sorted(repeated)}")
 
@@ -137,6 +136,12 @@ class MergeSpec:
     @property
     def partial(self) -> bool:
         return self.kind == "partial"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ordering column, and the columns with payloads."""
+        ordering = () if self.ordering is None else (self.ordering,)
+        return (*ordering, *(name for member in self.columns for name in member.columns))
 
     def decided_with(self, names: Collection[str]) -> set[str]:
         """Return all columns of the payloads of these columns."""

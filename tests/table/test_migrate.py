@@ -12,6 +12,7 @@ import pytest
 from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table, Transaction
 from crdt_mor.errors import (
     CheckpointExpiredError,
+    SchemaMismatchError,
     TableArrivingError,
     TableExistsError,
     TableMovedError,
@@ -138,6 +139,17 @@ def test_overwrites_and_columns_that_come_meanwhile_arrive_as_well(make: Make, t
     moved = there.open()
     assert rows(moved, "id", "n", "new") == rows(table, "id", "n", "new")
     assert rows(moved, "id", "n", "new") == [("c", 8, 1.5), ("d", 4, None), ("z", 7, None)]
+
+
+def test_migrate_to_other_settings_lets_writers_omit_added_columns(table: Table, there: Place, move: Move) -> None:
+    added = frame(("c", "us", 8)).append_column("new", pa.array([1])).append_column("other", pa.array([2]))
+    table.upsert(added, schema_mode="merge")
+    move(table, merge={"new": Max()}, partition_by="region")
+    moved = there.open()
+    moved.upsert(frame(("e", "eu", 5)).append_column("new", pa.array([3])))
+    assert rows(moved, "id", "new", "other", filter="new is not null") == [("c", 1, 2), ("e", 3, None)]
+    with pytest.raises(SchemaMismatchError, match=r"missing=\['new'\]"):
+        moved.upsert(frame(("e", "eu", 5)))
 
 
 def test_columns_that_come_without_rows_arrive_as_well(table: Table, there: Place, move: Move) -> None:
