@@ -29,9 +29,9 @@ MAPPING: Final = "schema.name-mapping.default"
 
 KEPT_COUNT: Final = 10
 KEPT_MS: Final = 24 * 3600 * 1000
-KEPT_MAX: Final = 100
-"""A mirror keeps its newest 10 snapshots, and further ones of the last 24 hours up to 100. Each adds 0.5 KB to every
-metadata file."""
+KEPT_MAX: Final = 20
+"""A mirror keeps its newest 10 snapshots, or those of the last 24 hours if they are more, up to 20. Each adds 0.7 KB to
+every metadata file."""
 
 _NAME: Final = re.compile(r"metadata/v(\d{1,18})\.metadata\.json")
 _PARTITION_IDS: Final = 999
