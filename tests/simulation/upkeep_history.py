@@ -397,8 +397,8 @@ class UpkeepHistory(History):
             self.service("compact", lambda: self.note("compact", self.table.maintenance.compact()))
         self.service("archive", lambda: self.note("archive", self.table.maintenance.archive(keep_commits=1)))
         self.service("clean", lambda: self.note(self.table.maintenance.clean(commits=1, readers=timedelta(0))))
-        for found in self.stalled:
-            self.end_stalled(found)
+        while self.stalled:
+            self.end_stalled(self.stalled.pop())
         self.service("sweep", self.sweep)
         self.check_all()
 
