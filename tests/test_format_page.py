@@ -19,7 +19,7 @@ from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
-from crdt_mor.log.segments import FILE_IDS_MAX
+from crdt_mor.log.segments import FILE_IDS_MAX, SCHEMA_MAX
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
@@ -37,7 +37,7 @@ from crdt_mor.model.restore import Restore
 from crdt_mor.model.rules import Rule
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_file_ids, encode_segment
+from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_file_ids, encode_schema, encode_segment
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
     Archive,
@@ -114,7 +114,7 @@ def encoded() -> dict[str, Any]:
 
 
 def test_every_key_of_a_version_is_named_in_its_order() -> None:
-    assert named(section("A version of the timeline")) == list(encoded())
+    assert named(section("A version of the timeline")) == [*encoded(), "schema_object"]
 
 
 @pytest.mark.parametrize("key", [key for key, found in encoded().items() if isinstance(found, list) and key != "added"])
@@ -139,6 +139,15 @@ def test_many_file_ids_are_as_the_page_says() -> None:
     assert '`{"format": …, "file_ids": {…}}`' in page
     stored = replace(VALUE, file_ids=replace(VALUE.file_ids, stored="name"))
     assert json.loads(stored.encode())["file_ids"] == "name"
+
+
+def test_a_schema_of_many_columns_is_as_the_page_says() -> None:
+    page = section("A schema of many columns")
+    assert f"more than {SCHEMA_MAX:,} characters" in sentences("A schema of many columns")
+    assert json.loads(encode_schema(VALUE.schema)) == {"format": FORMAT, "schema": VALUE.schema}
+    assert '`{"format": …, "schema": "…"}`' in page
+    stored = json.loads(replace(VALUE, schema_object="name").encode())
+    assert (stored["schema"], stored["schema_object"]) == ("", "name")
 
 
 def test_the_token_of_a_commit_is_as_the_page_says() -> None:

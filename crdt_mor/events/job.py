@@ -54,7 +54,8 @@ def join(
         return _with_file_ids(ticket, tail)
     value = yield from value_of(pending, tail)
     if value is not None:
-        yield Put(ticket_path(job), value.encode(), durable=False)
+        whole = replace(value, schema_object=None)  # the begin's object may be deleted before the job ends
+        yield Put(ticket_path(job), whole.encode(), durable=False)
     ticket = yield from read_ticket(job)
     if ticket is None:  # the first process died, and the version of the begin is deleted
         yield from give_up(publisher, tail, pending.requested, None, others=True)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from crdt_mor.errors import FormatError, TableNotFoundError
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, segment_path, version_path
-from crdt_mor.log.segments import holding_file_ids
+from crdt_mor.log.segments import holding, unread
 from crdt_mor.log.tail import versions_in
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
@@ -64,17 +65,17 @@ def find_opened_tail(store: Bucket, first: FirstLook, hudi: str) -> FoundTail | 
         raise FormatError(
             f"the file contains a different version than its name: restore the file. file={path} found={tail.version}"
         )
-    name = tail.file_ids.stored
-    again, versions, properties, instants, file_ids = _at_once(
+    names = unread(tail)
+    again, versions, properties, instants, *parts = _at_once(
         lambda: store.read(path), lambda: versions_in(store), lambda: properties_in(store), lambda: store.list(hudi),
-        lambda: None if name is None else store.read(segment_path(name)),
+        *(partial(store.read, segment_path(name)) for name in names),
     )  # fmt: skip
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:
         return None
-    if name is not None:
-        if file_ids is None:
+    for name, part in zip(names, parts, strict=True):
+        if part is None:
             return None
-        tail = holding_file_ids(tail, name, file_ids)
+        tail = holding(tail, name, part)
     return FoundTail(tail, properties, settings, instants)
 
 

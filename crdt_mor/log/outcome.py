@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NewType
 
 from crdt_mor.log.paths import version_path
-from crdt_mor.log.segments import SegmentGoneError, read_segment, with_file_ids
+from crdt_mor.log.segments import SegmentGoneError, read_segment, with_objects
 from crdt_mor.log.steps import Steps, read_named
 from crdt_mor.log.tail import Tail, find_tail, first_kept
 from crdt_mor.model.instant import InstantTime
@@ -33,7 +33,7 @@ def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
     if data is None or begun.version < first_kept((yield from find_tail(tail))):
         return None
     try:
-        return ValueOf((yield from with_file_ids(Timeline.decode(data, path), tail)))
+        return ValueOf((yield from with_objects(Timeline.decode(data, path), tail)))
     except SegmentGoneError:
         return None
 

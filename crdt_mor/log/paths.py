@@ -54,11 +54,12 @@ _EVENT = ".json"
 
 _NONCE, _TIME, _VERSION_20 = "[0-9a-f]{32}", "[0-9]{17}", "[0-9]{20}"
 _JOB = f"{_NONCE}(-{_TIME})?"
+_PART = "((live|past|history|wide|file-ids)(-[0-9]+)?|schema-[0-9a-f]{16})"
 _OWN_NAMES = {
     folder: re.compile(name)
     for folder, name in (
         (HEARTBEATS, _TIME),
-        (SEGMENTS, rf"{_VERSION_20}-{_JOB}-[0-9]+-(live|past|history|wide|file-ids)(-[0-9]+)?\.json"),
+        (SEGMENTS, rf"{_VERSION_20}-{_JOB}-[0-9]+-{_PART}\.json"),
         (PLANS, rf"{_TIME}-{_NONCE}\.json|failed-[0-9a-f]{{32}}"),
         (STAGED, rf"{_TIME}-({_NONCE}|told)|{_JOB}\.ticket"),
         (GIVEN_UP, _JOB),

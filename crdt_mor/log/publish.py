@@ -38,7 +38,7 @@ from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
-from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal, with_file_ids
+from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal, with_objects
 from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Pause, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import Tail, expire_versions, find_tail, still_stands
 from crdt_mor.model.instant import from_ms, to_ms
@@ -319,7 +319,7 @@ def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Ti
             stored = Timeline.decode(data, path)
             if stored.nonce != value.nonce:
                 return None
-            value = yield from with_file_ids(stored, value)
+            value = yield from with_objects(stored, value)
             yield MakeDurable(path)  # perhaps not durable yet
         return value if (yield from is_genuine(tail)) else None
 

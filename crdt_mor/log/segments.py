@@ -4,7 +4,8 @@
     a wide commit            ──────────► a segment of its own, in the same event
     a completed clean        ──────────► unneeded completions are dropped, mostly stale segments packed again
 
-Many file ids of buckets (`model.file_ids`) also move to an object, in the event that changes them.
+Many file ids of buckets (`model.file_ids`) and a schema of many columns also move to an object, in the event that
+changes them.
 
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so all processes
 put the same objects. Segments of a single event bear the attempt's name, and the loser of a race deletes them
@@ -13,6 +14,7 @@ put the same objects. Segments of a single event bear the attempt's name, and th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,12 +24,22 @@ from crdt_mor.log.steps import Delete, Put, Steps, put_surely, read_named
 from crdt_mor.model.file_ids import Unread
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
-from crdt_mor.model.timeline_json import decode_file_ids, decode_segment, encode_file_ids, encode_segment
+from crdt_mor.model.timeline_json import (
+    decode_file_ids,
+    decode_schema,
+    decode_segment,
+    encode_file_ids,
+    encode_schema,
+    encode_segment,
+)
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, SupersededTimes, in_chunks, repack
 
 FILE_IDS_MAX = 256
 """File ids in a version itself, at fifty bytes each."""
+
+SCHEMA_MAX = 1_024
+"""Characters of a schema in a version itself: about forty columns. A shorter one is not worth an object."""
 
 _CLEAN = "clean"
 """The action of a clean; `model.names` must not be imported here."""
@@ -48,6 +60,7 @@ def seal(tail: Timeline, value: Timeline, contents: Contents, own: list[str]) ->
     attempt.
     """
     value = yield from _with_stored_ids(tail, value, own)
+    value = yield from _with_stored_schema(SegmentName(tail.version, value.nonce, 0, "schema", own), value)
     due = _Due.of(tail, value)
     if not (due.many or due.wide or due.cleaned):
         return value
@@ -132,7 +145,9 @@ def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
 def _read(path: str) -> Steps[bytes]:
     data = yield from read_named(path)
     if data is None:
-        raise SegmentGoneError(f"a segment of the timeline is missing. Restore the file from a backup. file={path}")
+        raise SegmentGoneError(
+            f"an object that the timeline needs is missing. Restore the file from a backup. file={path}"
+        )
     return data
 
 
@@ -149,21 +164,40 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
     return tuple(found)
 
 
-# --- file ids ---------------------------------------------------------------------------------------------------------
+# --- file ids and schemas ---------------------------------------------------------------------------------------------
 
 
-def with_file_ids(value: Timeline, known_tail: Timeline | None = None) -> Steps[Timeline]:
-    """Read a value's file ids, unless `known_tail` contains them. Raises `SegmentGoneError` if they are missing."""
-    name = value.file_ids.stored
-    if not isinstance(value.file_ids, Unread) or name is None:
-        return value
-    if known_tail is not None and known_tail.file_ids.stored == name:
-        return replace(value, file_ids=known_tail.file_ids)
-    return holding_file_ids(value, name, (yield from _read(segment_path(name))))
+def with_objects(value: Timeline, known_tail: Timeline | None = None) -> Steps[Timeline]:
+    """Read a value's schema and file ids, unless the value or `known_tail` contains them.
+
+    Raises `SegmentGoneError` if they are missing.
+    """
+    for name in unread(value):
+        if known_tail is not None and name == known_tail.schema_object and known_tail.schema:
+            value = replace(value, schema=known_tail.schema)
+        elif known_tail is not None and name == known_tail.file_ids.stored:
+            value = replace(value, file_ids=known_tail.file_ids)
+        else:
+            value = holding(value, name, (yield from _read(segment_path(name))))
+    return value
 
 
-def holding_file_ids(value: Timeline, name: str, data: bytes) -> Timeline:
-    return replace(value, file_ids=replace(decode_file_ids(data, segment_path(name)), stored=name))
+def unread(value: Timeline) -> list[str]:
+    """Return the names of the objects with parts that a decoded value lacks."""
+    schema = None if value.schema else value.schema_object
+    file_ids = value.file_ids.stored if isinstance(value.file_ids, Unread) else None
+    return [name for name in (schema, file_ids) if name is not None]
+
+
+def holding(value: Timeline, name: str, data: bytes) -> Timeline:
+    """Return a decoded value with the part in an object's bytes."""
+    path = segment_path(name)
+    if name != value.schema_object:
+        return replace(value, file_ids=replace(decode_file_ids(data, path), stored=name))
+    schema = decode_schema(data, path)
+    if not name.endswith(_digest(schema)):
+        raise FormatError(f"another schema than the object's name says: restore the file from a backup. file={path}")
+    return replace(value, schema=schema)
 
 
 def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[Timeline]:
@@ -174,6 +208,20 @@ def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[T
         yield from put_surely(Put(segment_path(name), encode_file_ids(ids)))
         ids = replace(ids, stored=name)
     return value if ids.stored == value.file_ids.stored else replace(value, file_ids=ids)
+
+
+def _with_stored_schema(attempt: SegmentName, value: Timeline) -> Steps[Timeline]:
+    if value.schema_object is not None or len(value.schema) <= SCHEMA_MAX:
+        return value
+    name = replace(attempt, kind=f"schema-{_digest(value.schema)}").of(0)
+    assert attempt.own is not None
+    attempt.own.append(segment_path(name))
+    yield from put_surely(Put(segment_path(name), encode_schema(value.schema)))
+    return replace(value, schema_object=name)
+
+
+def _digest(schema: str) -> str:
+    return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
 
 # --- rolling up -------------------------------------------------------------------------------------------------------

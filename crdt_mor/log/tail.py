@@ -14,7 +14,7 @@ from typing import Any, NewType
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, is_version, version_path
-from crdt_mor.log.segments import SegmentGoneError, with_file_ids
+from crdt_mor.log.segments import SegmentGoneError, with_objects
 from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Together
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
@@ -57,7 +57,7 @@ def find_tail(known_tail: Timeline | None) -> Steps[Tail]:
     tail = yield from _find_tail(known_tail)
     while True:
         try:
-            return Tail((yield from with_file_ids(tail, known_tail)))
+            return Tail((yield from with_objects(tail, known_tail)))
         except SegmentGoneError:  # damage, unless this version was deleted as well meanwhile
             later = yield from _find_tail(known_tail)
             if later.version == tail.version:
@@ -115,7 +115,7 @@ def look_ahead(known_tail: Timeline, beside: Sequence[Single], *, again: bool) -
     if _is_foreign(newest, known_tail):
         raise table_replaced(known_tail.table_id, newest.table_id)
     try:
-        newest = yield from with_file_ids(newest, known_tail)
+        newest = yield from with_objects(newest, known_tail)
     except SegmentGoneError:
         return (yield from find_tail(known_tail)), reply
     return (newest if again or count < ahead else (yield from find_tail(newest))), reply
@@ -131,7 +131,7 @@ def next_if_newest(known_tail: Timeline, data: bytes) -> Steps[Timeline | None]:
     if not stands or later is not None or _is_foreign(following, known_tail):
         return None
     try:
-        return (yield from with_file_ids(following, known_tail))
+        return (yield from with_objects(following, known_tail))
     except SegmentGoneError:
         return None
 

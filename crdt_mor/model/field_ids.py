@@ -41,8 +41,8 @@ def field_ids(schema: str) -> FieldIds:
 
     A text without ids has the default ones: the columns are 1 to n in order, and the nested fields follow.
     """
-    entries: list[Any] = json.loads(schema)
     paths = [[*_paths((column.name,), column.type)] for column in TableSchema.from_json(schema).stored]
+    entries: list[list[Any]] = [[*entry] for entry in json.loads(schema)]
     if not any(len(entry) > _PLAIN for entry in entries):
         return _after({}, [path for some in paths for path in some])
     ids = dict[Path, int]()
@@ -51,7 +51,7 @@ def field_ids(schema: str) -> FieldIds:
         if not isinstance(given, list) or len(given) != len(some):
             raise FormatError(f"not a table schema: the ids do not fit the columns. schema={schema[:200]!r}")
         ids.update(zip(some, given, strict=True))
-    if len({*ids.values()}) < len(ids) or not all(type(id_) is int and 0 < id_ < OWN_IDS for id_ in ids.values()):
+    if not all(type(id_) is int and 0 < id_ < OWN_IDS for id_ in ids.values()) or len({*ids.values()}) < len(ids):
         raise FormatError(f"not a table schema: ids must be different numbers. schema={schema[:200]!r}")
     return MappingProxyType(ids)
 

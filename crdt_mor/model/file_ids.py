@@ -71,7 +71,7 @@ class Unread(FileIds):
 
     @cached_property
     def _by_bucket(self) -> dict[tuple[str, int | None], str]:
-        raise AssertionError(f"read the file ids first, with `log.segments.with_file_ids`. {self.stored=}")
+        raise AssertionError(f"read the file ids first, with `log.segments.with_objects`. {self.stored=}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,9 +73,12 @@ class Timeline(Value):
     def following(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
         """Return the next version. Every transition calls this method.
 
-        Drop overwrites that void no pending write any more, and posts too old for later versions.
+        Drop overwrites that void no pending write any more, and posts too old for later versions. Another schema is in
+        no object yet.
         """
         following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
+        if following.schema != self.schema:
+            following = replace(following, schema_object=None)
         if following.posts:
             following = replace(following, posts=still_kept(following.posts, following.version))
         if not following.overwrites:
@@ -348,7 +351,8 @@ class Timeline(Value):
     # --- bytes --------------------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        return json.dumps({"format": FORMAT, **document_of(self)}, separators=(",", ":")).encode()
+        value = self if self.schema_object is None else replace(self, schema="")
+        return json.dumps({"format": FORMAT, **document_of(value)}, separators=(",", ":")).encode()
 
     def is_in(self, data: bytes) -> bool:
         """Return True if `data` is this version, from the number and nonce at its start."""

@@ -145,6 +145,7 @@ FIELDS: Final = (
     _records("alterations", alteration_json, lambda entry, _: alteration_of(entry), lambda a: (a.at,), ()),
     _Field("handed_over", absent=EPOCH, times=lambda since: (since,)),
     _Field("file_ids", file_ids_json, lambda entry, _: file_ids_in(entry), FIXED),
+    _Field("schema_object", absent=None),
 )  # fmt: skip
 """In the order of the JSON. `Timeline.is_in` relies on the first two."""
 

@@ -92,6 +92,18 @@ def decode_file_ids(data: bytes, path: str) -> FileIds:
         return file_ids_of(json.loads(data)["file_ids"])
 
 
+def encode_schema(schema: str) -> bytes:
+    return json.dumps({"format": FORMAT, "schema": schema}, separators=(",", ":")).encode()
+
+
+def decode_schema(data: bytes, path: str) -> str:
+    with decoding("the schema of a table, restore it from a backup", path):
+        schema = json.loads(data)["schema"]
+        if not isinstance(schema, str):
+            raise TypeError(f"a text. {schema=}")
+        return schema
+
+
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
     """Decode a segment, in completion order; raise `FormatError` with `path` if it is invalid."""
     with decoding("a timeline segment", path):

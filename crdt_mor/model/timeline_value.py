@@ -81,6 +81,8 @@ class Value:
     """Nothing of ours begins after this time, because Hudi's writers have the table. EPOCH: not handed over."""
     file_ids: FileIds = FIXED
     """Those that differ from the fixed ones, because of Hudi's commits."""
+    schema_object: str | None = field(default=None, compare=False)
+    """The object with the schema. None: the versions contain it. Decoded values lack the schema until it is read."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the decoded object. The release that put it cannot read later formats."""
 
@@ -128,8 +130,8 @@ class Value:
 
     @property
     def objects(self) -> set[str]:
-        stored = self.file_ids.stored
-        return {segment.name for segment in self.segments} | ({stored} if stored is not None else set())
+        stored = {self.file_ids.stored, self.schema_object} - {None}
+        return {segment.name for segment in self.segments} | {name for name in stored if name is not None}
 
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)

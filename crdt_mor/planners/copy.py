@@ -46,6 +46,7 @@ def _without_clocks(value: Timeline) -> Timeline:
     return replace(
         value, version=0, nonce="", clock=EPOCH, swept=EPOCH, completions=(), segments=(), posts=(), tokens_noted=EPOCH,
         retention=replace(value.retention, dropped=EPOCH, dropped_count=0), file_ids=FIXED,
+        schema=value.schema_object or value.schema,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from crdt_mor.events.leftovers import counts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import planned_action
 from crdt_mor.log.paths import COPIED, FAILURES, PLANS, VERSIONS, segment_path, version_path
-from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_file_ids
+from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_objects
 from crdt_mor.log.tail import find_tail, first_kept, still_stands, versions_in
 from crdt_mor.model import invariants_sealing
 from crdt_mor.model.instant import InstantTime
@@ -168,7 +168,7 @@ def _read_versions(session: Session, read: Reread) -> None:
             continue
         read.objects += 1
         try:
-            value = session.run(with_file_ids(decoded))
+            value = session.run(with_objects(decoded))
             TableSchema.from_json(value.schema)
         except (SegmentGoneError, StorageUnavailableError):
             before = None  # objects named only by this version may be swept; others were checked before

@@ -272,13 +272,14 @@ def values() -> list[bytes]:
 
 @cache
 def segments() -> list[bytes]:
-    """Segments, made of the completions of versions; and an object of file ids."""
+    """Segments, made of the completions of versions; an object of file ids, and one of a schema."""
     found = []
     for data in (values()[0], values()[-1]):
         document = json.loads(data)
         found.append(json.dumps({"format": 7, "completions": document["completions"]}).encode())
     ids = {"format": 7, "file_ids": {"part=x": ["00000000-7c1e-0000-0000-000000000000-0", 3]}}
-    return [*found, json.dumps(ids).encode(), *named(".crdt_mor/segments/")]
+    schema = {"format": 7, "schema": '[["id","string"]]'}
+    return [*found, json.dumps(ids).encode(), json.dumps(schema).encode(), *named(".crdt_mor/segments/")]
 
 
 @cache

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.format import properties
+from crdt_mor.model.field_ids import numbered
 from tests.format.helpers import ROWS, STORED
 from tests.fuzz.corpus import SCHEMA, named, rows
 
@@ -54,7 +55,8 @@ def schemas() -> list[bytes]:
         }
     )
     found = [TableSchema.of(schema) for schema in (SCHEMA, nested)]
-    texts = [schema.to_json() for schema in found] + [schema.avro_with_meta("t") for schema in found]
+    texts = [*(schema.to_json() for schema in found), numbered(found[0].to_json(), found[0].join(found[1]).to_json())]
+    texts += [schema.avro_with_meta("t") for schema in found]
     return [text.encode() for text in (*texts, TableSchema.of(STORED).avro("t"))]
 
 

@@ -48,13 +48,14 @@ from crdt_mor.merge.states import fold_states, shown
 from crdt_mor.model import file_ids, layout, names, policies
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.points import check_point, is_checkpoint, parse_point
 from crdt_mor.model.rules import rules_in
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import decode_file_ids, decode_segment
+from crdt_mor.model.timeline_json import decode_file_ids, decode_schema, decode_segment
 from crdt_mor.payloads import Distinct
 from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.compaction import CompactionPlan
@@ -229,6 +230,7 @@ def _segment(data: bytes) -> None:
         data,
         lambda data: fold_slices(decode_segment(data, "path")),
         lambda data: decode_file_ids(data, "path").of("part=x", 3),
+        lambda data: decode_schema(data, "path"),
     )
 
 
@@ -276,7 +278,12 @@ def _table_properties(data: bytes) -> None:
 
 
 def _schema(data: bytes) -> None:
-    _each(data, lambda data: TableSchema.from_json(_text(data)), lambda data: TableSchema.from_avro(_text(data)))
+    _each(
+        data,
+        lambda data: TableSchema.from_json(_text(data)),
+        lambda data: field_ids(_text(data)),
+        lambda data: TableSchema.from_avro(_text(data)),
+    )
 
 
 def _names(data: bytes) -> None:

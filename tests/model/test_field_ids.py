@@ -71,8 +71,8 @@ def test_numbered_not_null_column_stays_not_null() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ['"string",1,[1,2]', '"string",1,[]', '"string",1,["1"]', '"string",1,[0]', '"string",1,1', '"string",1,[2],3',
-     '"string"', '"string",1,[7]', f'"string",1,[{OWN_IDS}]'],
+    ['"string",1,[1,2]', '"string",1,[]', '"string",1,["1"]', '"string",1,[[1]]', '"string",1,[0]', '"string",1,1',
+     '"string",1,[2],3', '"string"', '"string",1,[7]', f'"string",1,[{OWN_IDS}]'],
 )  # fmt: skip
 def test_field_ids_damaged_ids_raise_format_error(entry: str) -> None:
     with pytest.raises(FormatError, match="not a table schema"):

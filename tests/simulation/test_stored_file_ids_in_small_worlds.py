@@ -207,14 +207,14 @@ def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_process_keeps_the_ids_that_it_has_read_first(patch: pytest.MonkeyPatch) -> None:
-    read = segments.with_file_ids
+    read = segments.with_objects
 
     def careless(value: Timeline, known: Timeline | None = None) -> Steps[Timeline]:
         if isinstance(value.file_ids, Unread) and known is not None and known.file_ids.stored is not None:
             return replace(value, file_ids=FileIds(known.file_ids.groups, value.file_ids.stored))
         return (yield from read(value, known))
 
-    patch.setattr(tail, "with_file_ids", careless)
+    patch.setattr(tail, "with_objects", careless)
 
 
 @pytest.mark.parametrize(

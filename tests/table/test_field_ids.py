@@ -51,7 +51,8 @@ def test_compact_writes_the_ids_of_columns_fields_and_hudis_columns(fast_path: P
     table.maintenance.compact()
     (ids,) = footers(fast_path / "t")
     assert of_user(ids) == DEFAULT
-    assert ids == {**DEFAULT, **{(name,): OWN_IDS + place for place, name in enumerate(META_COLUMNS)}}
+    own = {(name,): OWN_IDS + place for place, name in enumerate(META_COLUMNS)}
+    assert ids == DEFAULT | own
 
 
 def test_compact_after_rename_drop_add_and_growth_every_field_keeps_its_id(fast_path: Path) -> None:

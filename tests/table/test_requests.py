@@ -296,6 +296,20 @@ def test_file_ids_in_an_object_of_their_own_take_an_opening_one_request_and_no_r
     assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
 
 
+def test_a_schema_in_an_object_of_its_own_takes_an_opening_one_request_and_no_round_trip() -> None:
+    made = filled(1, 100)
+    with made.counting():
+        before = made.count(lambda: opened(made).version)
+        with patch.object(segments, "SCHEMA_MAX", 0):
+            opened(made).set_properties({"own": "1"})
+        after = made.count(lambda: opened(made).version)
+        table = opened(made)
+        columns = table.schema.names
+    assert session_of(table).known_tail().schema_object is not None
+    assert columns
+    assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
+
+
 UNLISTED = "scan", "the same again, 1", "the same again, 50", "`count", "a commit that is alone", "a transaction"
 NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 
