@@ -56,7 +56,7 @@ class Head:
 
     Attributes:
         number: of its metadata file.
-        slices: the digests of the shown slices (`SliceKey.files`). Slices without rows may be missing.
+        slices: the digests of the shown slices (`SliceKey.files`). Slices without rows may be absent.
         types: see `Moment.types`.
         mode: the kind's options when it was written.
         is_ours: False if another engine committed last. Then `version` is the last version of ours.
@@ -76,7 +76,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Written:
-    """A slice whose rows are in files.
+    """The rows of a slice, in files.
 
     Attributes:
         base: None if no row of it is visible.
@@ -98,7 +98,7 @@ class Change:
     """The step from a head to a moment.
 
     Attributes:
-        slices: those that the head does not show.
+        slices: the slices that the head does not show.
         gone: file groups that the head shows and the moment does not.
         is_whole: nothing of the head stays, because it belongs to another table, engine or mode.
     """

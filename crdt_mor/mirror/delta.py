@@ -1,0 +1,341 @@
+"""A mirror as a Delta table at the table's own address.
+
+    _delta_log/<20 digits>.json             a version: `remove` and `add` of the slices that changed
+    .mirror/deletion_vector_<uuid>.bin      the dead positions of that version's base files
+    .mirror/<partition>/m-….parquet         merged rows
+
+Each `add` has tags: the file group, and the digest of the slice that the file was written for. So the log alone tells
+which slices it shows. `remove` and `add` for the same file never meet in a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import CommitUnknownError, InvalidInputError
+from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Pause, Put, Read, Steps
+from crdt_mor.mirror.bounds import bounds_of
+from crdt_mor.mirror.columns import MirrorColumn
+from crdt_mor.mirror.delta_log import (
+    LOG,
+    Action,
+    FileName,
+    LogState,
+    checkpoints,
+    commit_path,
+    encode,
+    name_of,
+    read_state,
+)
+from crdt_mor.mirror.delta_types import (
+    MODE,
+    REWRITE,
+    TABLE_ID,
+    TYPES,
+    configuration,
+    protocol,
+    schema_json,
+    stands,
+)
+from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
+from crdt_mor.mirror.files import FOLDER, put_rows
+from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written
+from crdt_mor.mirror.slices import ShownSlice
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.timeline_parts import FileGroup
+
+CHECKPOINT_EVERY: Final = 10
+
+_VERSION, _AS_OF = "crdt_mor.version", "crdt_mor.as_of"
+_PARTITION, _FILE_ID, _FILES, _DEAD = "crdt_mor.partition", "crdt_mor.file_id", "crdt_mor.files", "crdt_mor.dead"
+
+Deletes = Literal["vectors", "rewrite"]
+"""`vectors`: dead rows are listed in deletion vectors. `rewrite`: a slice with logs is written anew, whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The kind of Delta mirrors."""
+
+    deletes: Deletes = "vectors"
+
+    @property
+    def mode(self) -> str:
+        return self.deletes
+
+    @property
+    def is_whole(self) -> bool:
+        """True if slices with logs are merged whole."""
+        return self.deletes == REWRITE
+
+    def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
+        return stands(stored, in_file)
+
+    def require_types(self, columns: Sequence[MirrorColumn]) -> None:
+        """Raise `UnsupportedFeatureError` for a column that Delta cannot show."""
+        schema_json(columns)
+
+    def head(self) -> Steps[Head | None]:
+        state = yield from read_state()
+        return None if state is None else _head(state)
+
+    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
+        if shown.rows is None:
+            return Written(shown, shown.base, shown.dead, None)
+        rows = yield from put_rows(shown.key, moment.version, shown.rows)
+        return Written(replace(shown, rows=None), shown.base, shown.dead, rows, ((rows.path, rows.size),))
+
+    def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
+        state = LogState(-1) if head is None else head.state
+        assert isinstance(state, LogState)
+        vectors, file = yield from _vectors(state, change)
+        actions = _actions(state, change, self.deletes, vectors)
+        number, own = state.number + 1, () if file is None else ((file.path, file.size),)
+        data = encode(actions)
+        files = [path for one in change.slices for path, _ in one.puts] + [path for path, _ in own]
+        if not (yield from _put_next(state.number, data, files)):
+            for path, _ in own:
+                yield Delete(path)
+            return None
+        return Committed(number, (*own, (commit_path(number), len(data))))
+
+
+def _head(state: LogState) -> Head:
+    settings = state.metadata.get("configuration", {})
+    if TABLE_ID not in settings:
+        raise InvalidInputError(
+            "another Delta table is at this address, which crdt_mor did not write. Remove its log, if nobody needs "
+            f"that table, and mirror again. log={LOG} version={state.number}"
+        )
+    info, table_id = state.info(), settings[TABLE_ID]
+    is_ours = _VERSION in info
+    last = state.transactions.get(table_id, {}).get("version", -1)
+    return Head(
+        number=state.number,
+        table_id=table_id,
+        version=info[_VERSION] if is_ours else last,
+        as_of=InstantTime(info[_AS_OF]) if is_ours else EPOCH,
+        slices=_slices(state.files.values()),
+        types=json.loads(settings.get(TYPES, "{}")),
+        mode=settings.get(MODE, ""),
+        is_ours=is_ours,
+        state=state,
+    )
+
+
+# --- which slices a log shows -------------------------------------------------------------------------------------
+
+
+def _group(file: Mapping[str, Any]) -> FileGroup | None:
+    tags = file.get("tags") or {}
+    return (tags[_PARTITION], tags[_FILE_ID]) if _FILE_ID in tags else None
+
+
+def _slices(files: Iterable[Mapping[str, Any]]) -> dict[FileGroup, str]:
+    """Return the digests of the shown slices. A file of merged rows tells, or else the base file."""
+    found: dict[FileGroup, str] = {}
+    for file in sorted(files, key=lambda file: file["path"].startswith(f"{FOLDER}/")):
+        if (group := _group(file)) is not None:
+            found[group] = file["tags"].get(_FILES, "")
+    return found
+
+
+# --- actions of a version -----------------------------------------------------------------------------------------
+
+
+def _vectors(state: LogState, change: Change) -> Steps[tuple[dict[FileGroup, Mapping[str, Any]], VectorFile | None]]:
+    """Return the vectors of the changed slices: those of the log where the dead rows are the same, else new ones."""
+    known = {
+        (file["path"], file["tags"].get(_DEAD)): file["deletionVector"]
+        for file in ([] if change.is_whole else state.files.values())
+        if file.get("deletionVector") and file.get("tags")
+    }
+    dead = {one.shown.key.group: one for one in change.slices if one.base is not None and len(one.dead)}
+    found = {
+        group: known[at]
+        for group, one in dead.items()
+        if one.base is not None and (at := (_encoded(one.base.path), digest(one.dead))) in known
+    }
+    new = [group for group in dead if group not in found]
+    if not new:
+        return found, None
+    file = yield from put_vectors([dead[group].dead for group in new])
+    return found | dict(zip(new, file.descriptors, strict=True)), file
+
+
+def _actions(
+    state: LogState, change: Change, mode: Deletes, vectors: Mapping[FileGroup, Mapping[str, Any]]
+) -> list[Action]:
+    moment = change.moment
+    wanted = {
+        name_of(file): file for one in change.slices for file in _files(one, moment, vectors.get(one.shown.key.group))
+    }
+    changed = change.gone | frozenset(one.shown.key.group for one in change.slices)
+    gone = {
+        name: file
+        for name, file in state.files.items()
+        if name not in wanted and (change.is_whole or _group(file) in changed)
+    }
+    return [
+        {"commitInfo": _info(moment)},
+        {"txn": {"appId": moment.table_id, "version": moment.version, "lastUpdated": moment.now_ms}},
+        *_settings(state, moment, mode),
+        *({"remove": _removed(file, moment)} for file in gone.values()),
+        *({"add": file} for name, file in _added(state, wanted, is_whole=change.is_whole)),
+    ]
+
+
+def _added(
+    state: LogState, wanted: Mapping[FileName, Mapping[str, Any]], *, is_whole: bool
+) -> Iterable[tuple[FileName, Mapping[str, Any]]]:
+    """Yield files that the log lacks. A file that it has is repeated only for its digest, as no change of rows."""
+    told = frozenset(group for file in wanted.values() if (group := _group(file)) and _is_ours(file))
+    for name, file in wanted.items():
+        there = state.files.get(name)
+        if there is None:
+            yield name, file
+        elif is_whole or (_group(file) not in told and there.get("tags") != file["tags"]):
+            yield name, {**file, "dataChange": False}
+
+
+def _is_ours(file: Mapping[str, Any]) -> bool:
+    return bool(file["path"].startswith(f"{FOLDER}/"))
+
+
+def _info(moment: Moment) -> Mapping[str, Any]:
+    return {
+        "timestamp": moment.now_ms,
+        "operation": "MIRROR",
+        "operationParameters": {},
+        "engineInfo": "crdt_mor",
+        _VERSION: moment.version,
+        _AS_OF: moment.as_of,
+    }
+
+
+def _settings(state: LogState, moment: Moment, mode: Deletes) -> Iterable[Action]:
+    """Yield the protocol and the metadata where they differ from the log's."""
+    needed = protocol(moment.columns, mode)
+    if state.protocol != needed:
+        yield {"protocol": needed}
+    digits = moment.table_id
+    metadata = {
+        "id": "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_json(moment.columns),
+        "partitionColumns": [],
+        "configuration": configuration(moment.columns, mode, moment.table_id, moment.types),
+    }
+    known = {name: value for name, value in state.metadata.items() if name != "createdTime"}
+    if known != metadata:
+        yield {"metaData": {**metadata, "createdTime": state.metadata.get("createdTime", moment.now_ms)}}
+
+
+def _files(one: Written, moment: Moment, vector: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
+    """Yield the `add` of a slice's base file and of its merged rows."""
+    key = one.shown.key
+    tags = {_PARTITION: key.partition, _FILE_ID: key.file_id, _FILES: key.files}
+    if one.base is not None and one.shown.footer is not None:
+        base = _add(one.base.path, one.base.size, one.shown.footer, moment, is_tight=vector is None)
+        yield {**base, "tags": tags} if vector is None else {
+            **base, "tags": {**tags, _DEAD: digest(one.dead)}, "deletionVector": vector
+        }  # fmt: skip
+    if one.rows is not None:
+        yield {**_add(one.rows.path, one.rows.size, one.rows.footer, moment), "tags": tags}
+
+
+def _add(path: str, size: int, footer: pq.FileMetaData, moment: Moment, *, is_tight: bool = True) -> dict[str, Any]:
+    return {
+        "path": _encoded(path),
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": moment.now_ms,
+        "dataChange": True,
+        "stats": _stats(footer, moment.columns, is_tight=is_tight),
+    }
+
+
+def _removed(file: Mapping[str, Any], moment: Moment) -> Mapping[str, Any]:
+    vector = {"deletionVector": file["deletionVector"]} if file.get("deletionVector") else {}
+    return {
+        "path": file["path"],
+        "deletionTimestamp": moment.now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": file.get("partitionValues") or {},
+        "size": file["size"],
+        **vector,
+    }
+
+
+def _encoded(path: str) -> str:
+    return quote(path, safe="/=+,-_.~")
+
+
+# --- statistics ---------------------------------------------------------------------------------------------------
+
+
+def _stats(footer: pq.FileMetaData, columns: Sequence[MirrorColumn], *, is_tight: bool) -> str:
+    bounds = bounds_of(footer, columns)
+    exact = {name: found for name, found in bounds.items() if found.least is not None}
+    stats = {
+        "numRecords": footer.num_rows,
+        "minValues": {name: _json(found.least, up=False) for name, found in exact.items()},
+        "maxValues": {name: _json(found.greatest, up=True) for name, found in exact.items()},
+        "nullCount": {name: found.nulls for name, found in bounds.items() if found.nulls is not None},
+        # Moments are rounded to milliseconds, so bounds are wide even without a vector.
+        "tightBounds": is_tight and not any(isinstance(found.least, datetime) for found in exact.values()),
+    }
+    return json.dumps(stats, separators=(",", ":"), ensure_ascii=False)
+
+
+def _json(value: Any, *, up: bool) -> Any:
+    if isinstance(value, datetime):
+        micros = value.microsecond % 1000
+        value += timedelta(microseconds=-micros if not up else (1000 - micros) % 1000)
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+    return value.isoformat() if isinstance(value, date) else value
+
+
+# --- putting a version --------------------------------------------------------------------------------------------
+
+
+def _put_next(before: int, data: bytes, files: Sequence[str]) -> Steps[bool]:
+    """Put the version after another; True if it is this process's, and the version before still stands.
+
+    Old versions are removed, so a process that slept may find the name of an expired version free. Its version would
+    be below a checkpoint, where no reader looks.
+    """
+    path = commit_path(before + 1)
+    for attempt in range(PUTS_MAX):
+        created: bool | None = yield Put(path, data, after=files, decides=True)
+        if not created:  # stores repeat successful puts, and replies get lost
+            found: bytes | None = yield Read(path)
+            created = found == data if found is not None else None
+        if created is not None:
+            break
+        yield Pause(attempt)
+    else:
+        raise CommitUnknownError(
+            f"the store did not confirm a version of the mirror after several tries: mirror again. path={path}"
+        )
+    if not created:
+        return False
+    if (yield from _follows(before)):
+        return True
+    yield Delete(path)
+    return False
+
+
+def _follows(before: int) -> Steps[bool]:
+    if before >= 0:
+        return (yield GetStat(commit_path(before))) is not None
+    return not checkpoints((yield List(LOG)))

@@ -1,0 +1,108 @@
+"""Delta mirrors made without the public doors, and their rows as other engines read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.log.steps import Steps, perform, run
+from crdt_mor.mirror.columns import mirror_columns
+from crdt_mor.mirror.delta import Delta
+from crdt_mor.mirror.delta_log import LogState, read_state
+from crdt_mor.mirror.refresh import Moment, Refreshed, refresh
+from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
+from crdt_mor.read.snapshot import Snapshot
+from tests.mirror.shapes import in_order, snapshot_of
+
+VECTORS, REWRITE = Delta(), Delta("rewrite")
+
+Reader = Callable[[Table], list[str]]
+
+
+def moment_of(snapshot: Snapshot) -> Moment:
+    session, value = snapshot.session, snapshot.value
+    keys = {one.group: key_of(one, session.config) for one in snapshot.slices}
+    now_ms = session.environment.now_ms()
+    return Moment(value.table_id or "", value.version, snapshot.cut.time, now_ms, mirror_columns(value), keys)
+
+
+def steps_of(table: Table, kind: Delta = VECTORS, snapshot: Snapshot | None = None) -> Steps[Refreshed]:
+    seen = snapshot_of(table) if snapshot is None else snapshot
+    slices, moment = {one.group: one for one in seen.slices}, moment_of(seen)
+
+    def shown(key: SliceKey) -> ShownSlice:
+        return show(seen, slices[key.group], moment.columns, kind.stands, whole=kind.is_whole)
+
+    return refresh(kind, moment, shown)
+
+
+def mirrored(table: Table, kind: Delta = VECTORS) -> Refreshed:
+    return run(steps_of(table, kind), table._session.store, table._session.environment)
+
+
+def state_of(table: Table) -> LogState:
+    found = run(read_state(), table._session.store, table._session.environment)
+    assert found is not None
+    return found
+
+
+def by_delta_rs(table: Table, version: int | None = None) -> list[str]:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not in this environment")
+    opened = deltalake.DeltaTable(table.uri, version=version)
+    found = deltalake.QueryBuilder().register("t", opened).execute("select * from t").read_all()
+    return in_order(pa.table(found).to_pylist())
+
+
+def by_polars(table: Table) -> list[str]:
+    pytest.importorskip("deltalake", reason="deltalake is not in this environment")
+    return in_order(pl.scan_delta(table.uri).collect().to_arrow().to_pylist())
+
+
+def by_pyarrow(table: Table) -> list[str]:
+    """The reader of delta-rs that knows neither deletion vectors nor column mapping."""
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not in this environment")
+    return in_order(deltalake.DeltaTable(table.uri).to_pyarrow_table().to_pylist())
+
+
+def by_duckdb(table: Table) -> list[str]:
+    extensions = pytest.importorskip("duckdb_extensions", reason="DuckDB's extension delta is not in this environment")
+    import duckdb
+
+    connection: Any = duckdb.connect()
+    extensions.import_extension("delta")
+    connection.load_extension("delta")
+    connection.sql("set timezone = 'UTC'")
+    return in_order(connection.sql(f"from delta_scan('{table.uri}')").to_arrow_table().to_pylist())
+
+
+class Driven:
+    """A refresh that runs step by step."""
+
+    def __init__(self, table: Table, steps: Steps[Refreshed]) -> None:
+        self._store, self._environment = table._session.store, table._session.environment
+        self._steps, self._reply = steps, None
+        self.result: Refreshed | None = None
+
+    def step(self) -> bool:
+        """Perform the next step; return False at the end."""
+        from crdt_mor.log.steps import Together
+
+        try:
+            step = self._steps.send(self._reply)
+        except StopIteration as end:
+            self.result = end.value
+            return False
+        parts = step.steps if isinstance(step, Together) else (step,)
+        replies = [perform(one, self._store, self._environment) for one in parts]
+        self._reply = replies if isinstance(step, Together) else replies[0]  # type: ignore[assignment]
+        return True
+
+
+def log_files(table: Table) -> list[str]:
+    return sorted(path.name for path in Path(table.uri, "_delta_log").iterdir())
