@@ -12,6 +12,7 @@ from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.copy import Copied, CopyProgress
 from crdt_mor.services.maintain_report import Maintained, Upkeep
 from crdt_mor.services.migration import MigrationProgress
+from crdt_mor.services.mirror import Mirrored
 from crdt_mor.services.repair import Repaired
 from crdt_mor.services.restore import Restored, Savepoint
 from crdt_mor.services.rollback import GivenUp
@@ -36,6 +37,7 @@ __all__ = [
     "Migrated",
     "MigrationProgress",
     "MigrationStatus",
+    "Mirrored",
     "OnProgress",
     "Repaired",
     "Restored",

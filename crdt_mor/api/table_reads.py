@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
     from crdt_mor.api.diff import Differences
     from crdt_mor.services.copy import Copied, CopyProgress
+    from crdt_mor.services.mirror import Mirrored
     from crdt_mor.services.verify_findings import Verification, VerifyProgress
     from crdt_mor.store.handed_stores import Handed
     from crdt_mor.store.protocol import Store
@@ -328,6 +329,28 @@ class TableReads(Readable, NearNames):
         from crdt_mor.api.copy import copy
 
         return copy(self._session, to_uri, update, verify, on_progress, storage_options, store)
+
+    def mirror(
+        self, format: Literal["delta", "iceberg"], *, deletes: Literal["vectors", "rewrite"] | None = None
+    ) -> Mirrored:
+        """Make the newest version readable for engines of Delta Lake or Apache Iceberg, unmerged logs included.
+
+        The mirror lies at the table's own address and names its base files; changed rows go to small files. A repeated
+        call writes only changed file slices. Writers and other mirrors may run beside it; if it is interrupted, repeat
+        the call. `maintain` refreshes the mirrors in the property `crdt_mor.mirror`.
+
+        Args:
+            format: of the mirror; a table may have both.
+            deletes: of a Delta mirror. "vectors", the default, lists deleted rows in files; "rewrite" writes changed
+                file slices anew, for readers that refuse deletion vectors. None keeps the mirror's choice.
+
+        Raises:
+            UnsupportedFeatureError: the format lacks the type of a column.
+            InvalidInputError: another table of that format is at this address.
+        """
+        from crdt_mor.services.mirror import mirror
+
+        return mirror(self._session, format, deletes)
 
     def __repr__(self) -> str:
         config, since = self.config, handed_over_since(self._session.known_tail())

@@ -35,6 +35,7 @@ from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.metadata_table import drop_metadata_table
 from crdt_mor.cli.migrate import cancel_migration, migrate
+from crdt_mor.cli.mirror import mirror
 from crdt_mor.cli.move import move
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.properties import properties
@@ -236,6 +237,7 @@ for _command in (
     handover,
     takeback,
     copy,
+    mirror,
     migrate,
     cancel_migration,
     laws,

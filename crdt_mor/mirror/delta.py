@@ -226,9 +226,8 @@ def _settings(state: LogState, moment: Moment, mode: Deletes) -> Iterable[Action
     needed = protocol(moment.columns, mode)
     if state.protocol != needed:
         yield {"protocol": needed}
-    digits = moment.table_id
     metadata = {
-        "id": "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32])),
+        "id": moment.uuid,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema_json(moment.columns),
         "partitionColumns": [],

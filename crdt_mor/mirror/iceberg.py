@@ -41,7 +41,7 @@ from crdt_mor.mirror.iceberg_manifests import (
 from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
-from crdt_mor.mirror.iceberg_types import Json, highest_id, iceberg_type, name_mapping, schema_fields
+from crdt_mor.mirror.iceberg_types import Json, highest_id, iceberg_type, name_mapping, schema_fields, stands
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
@@ -83,6 +83,7 @@ class Iceberg:
     config: TableConfig
     stored: pa.Schema
     mode: str = "position deletes"
+    is_whole: bool = False
 
     @classmethod
     def of(cls, session: Session, value: Timeline) -> Iceberg:
@@ -148,7 +149,7 @@ class Iceberg:
             snapshot_id, f"{self.root}/{listed.path}", moment.version, moment.as_of, to_ms(moment.as_of),
             moment.table_id, self.mode, _totals(manifests),
         )  # fmt: skip
-        document = metadata.following(number, self.root, _uuid(moment.table_id), before, shape, new, moment.now_ms)
+        document = metadata.following(number, self.root, moment.uuid, before, shape, new, moment.now_ms)
         return (
             yield from _published(
                 number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
@@ -156,6 +157,9 @@ class Iceberg:
         )
 
     # --- the table in Iceberg's words ---------------------------------------------------------------------------------
+
+    def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
+        return stands(stored, in_file)
 
     def require_types(self, columns: Sequence[MirrorColumn]) -> None:
         """Raise `UnsupportedFeatureError` for a column that Iceberg cannot show."""
@@ -261,14 +265,6 @@ def _totals(manifests: Iterable[Manifest]) -> dict[str, str]:
         "total-files-size": str(sum(entry.size for entry in entries)), "total-delete-files": str(len(deletes)),
         "total-position-deletes": str(sum(entry.rows for entry in deletes)), "total-equality-deletes": "0",
     }  # fmt: skip
-
-
-def _uuid(table_id: str) -> str:
-    """Return the table's id as a UUID."""
-    digits = table_id.replace("-", "").lower()
-    if len(digits) != 32 or not set(digits) <= set("0123456789abcdef"):
-        digits = sha256(table_id.encode()).hexdigest()[:32]
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 # --- the commit -------------------------------------------------------------------------------------------------------

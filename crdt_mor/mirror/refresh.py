@@ -11,9 +11,13 @@ version never decreases and no process waits for another. A head that this engin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Protocol
+
+import pyarrow as pa
 
 from crdt_mor.log.steps import Delete, Steps
 from crdt_mor.mirror.columns import MirrorColumn
@@ -43,6 +47,14 @@ class Moment:
     now_ms: int
     columns: tuple[MirrorColumn, ...]
     keys: Mapping[FileGroup, SliceKey]
+
+    @property
+    def uuid(self) -> str:
+        """The table's id as a UUID."""
+        digits = self.table_id.replace("-", "").lower()
+        if not re.fullmatch("[0-9a-f]{32}", digits):
+            digits = sha256(self.table_id.encode()).hexdigest()[:32]
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     @property
     def types(self) -> dict[str, str]:
@@ -125,6 +137,19 @@ class Kind(Protocol):
         """The options that change files. A head of another mode is replaced wholly."""
         ...
 
+    @property
+    def is_whole(self) -> bool:
+        """True if slices with logs are merged whole."""
+        ...
+
+    def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
+        """See `slices.Stands`."""
+        ...
+
+    def require_types(self, columns: Sequence[MirrorColumn]) -> None:
+        """Raise `UnsupportedFeatureError` for a column that the format cannot show."""
+        ...
+
     def head(self) -> Steps[Head | None]:
         """Read the newest metadata; None without any."""
         ...
@@ -160,19 +185,21 @@ class Refreshed:
     is_behind: bool = False
 
 
-def refresh(kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice]) -> Steps[Refreshed]:
-    """Make a mirror show a moment, or a later one if another process published it."""
+def refresh(
+    kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice], *, anew: bool = False
+) -> Steps[Refreshed]:
+    """Make a mirror show a moment, or a later one if another process published it.
+
+    anew: replace the mirror wholly, whatever it shows: it is ahead of the table.
+    """
     written: dict[FileGroup, Written] = {}
     while True:
         head = yield from kind.head()
-        stays = head is not None and head.table_id == moment.table_id
-        as_new = head is not None and stays and (head.version, head.as_of) >= (moment.version, moment.as_of)
-        if head is not None and as_new and head.is_ours and head.mode == kind.mode:
+        stays = not anew and head is not None and head.table_id == moment.table_id
+        is_shown = head is not None and not anew and shows(head, kind, moment)
+        if head is not None and stays and (is_shown or head.version > moment.version):
             yield from _remove(written.values())
-            return Refreshed(head.number, head.version, head.as_of)
-        if head is not None and as_new and head.version > moment.version:
-            yield from _remove(written.values())
-            return Refreshed(head.number, head.version, head.as_of, is_behind=True)
+            return Refreshed(head.number, head.version, head.as_of, is_behind=not is_shown)
         is_whole = head is None or not (stays and head.is_ours and head.mode == kind.mode)
         differing = _differing(moment, None if is_whole else head)
         for key in differing:
@@ -188,6 +215,12 @@ def refresh(kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice]) 
             replaced = head.number if head is not None and stays and not head.is_ours else None
             puts = (*files, *committed.puts)
             return Refreshed(committed.number, moment.version, moment.as_of, puts, replaced)
+
+
+def shows(head: Head, kind: Kind, moment: Moment) -> bool:
+    """Return True if a head shows a moment or a later one of its table, in the way of a kind."""
+    as_new = (head.version, head.as_of) >= (moment.version, moment.as_of)
+    return head.table_id == moment.table_id and as_new and head.is_ours and head.mode == kind.mode
 
 
 def _differing(moment: Moment, head: Head | None) -> list[SliceKey]:

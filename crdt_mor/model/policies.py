@@ -28,6 +28,9 @@ OFF: Final = "off"
 
 FOR_EVER: Final = "forever"
 
+MIRRORS: Final = ("delta", "iceberg")
+"""The formats of mirrors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policies:
@@ -44,6 +47,7 @@ class Policies:
     archive: int | None = 100
     tokens_ms: int | None = 365 * DAY
     inline: bool = False
+    mirrors: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Policies:
@@ -142,6 +146,13 @@ def _inline(text: str) -> bool:
     return text.strip() == "inline"
 
 
+def _mirrors(text: str) -> tuple[str, ...]:
+    formats = tuple(part.strip() for part in text.split(",")) if text.strip() != OFF else ()
+    if len(set(formats)) < len(formats) or not set(formats) <= set(MIRRORS):
+        raise ValueError
+    return formats
+
+
 _DURATION = "a duration, like 7d, 12h, 30m or 90s"
 _COUNT = "a whole number from 1 up"
 
@@ -190,6 +201,10 @@ POLICIES: Final[tuple[Policy, ...]] = (
     Policy(
         "crdt_mor.maintain", "inline", OFF, "inline or off",
         "after their commits, writers compact the file groups that they wrote and that are due", _inline,
+    ),
+    Policy(
+        "crdt_mor.mirror", "mirrors", OFF, "delta, iceberg, delta,iceberg or off",
+        "refresh these mirrors after the other upkeep", _mirrors,
     ),
 )  # fmt: skip
 

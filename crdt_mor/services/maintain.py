@@ -1,6 +1,7 @@
 """`maintain`: run all due upkeep of a table, service by service.
 
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
+      ─► mirrors
 
 Each service profits from the previous ones. Open plans hold their file groups, so they come before compaction. The
 sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
@@ -51,6 +52,7 @@ from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, failure_texts, finish
 from crdt_mor.services.maintain_hudi import sweep_dead, tell_hudi
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
+from crdt_mor.services.mirror import mirror, shows_newest
 from crdt_mor.services.resolving import hints
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
@@ -88,6 +90,7 @@ def maintain(
         ("archive", _archive),
         ("tokens", _tokens),
         ("hints", lambda run: hints(run.session, run.now_ms, dry_run=run.dry_run)),
+        *(("mirror", partial(_mirror, kind)) for kind in policies.mirrors),
     ]
     run.guarded("hudi", _told)
     try:
@@ -359,3 +362,20 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
     if not run.dry_run:
         session.remember(session.run(events.forget_tokens(session.publisher, session.known_tail(), since)))
     yield Upkeep("tokens", "due" if run.dry_run else "done", why)
+
+
+# --- mirrors ----------------------------------------------------------------------------------------------------------
+
+
+def _mirror(format: str, run: _Run) -> Iterator[Upkeep]:
+    if run.dry_run:
+        if not shows_newest(run.session, format):
+            yield Upkeep("mirror", "due", f"the {format} mirror shows an older version")
+        return
+    done = mirror(run.session, format)
+    if done.objects:
+        replaced = "" if done.replaced is None else f"; replaced version {done.replaced} of another engine"
+        yield Upkeep(
+            "mirror", "done", f"the {format} mirror showed an older version{replaced}", files_written=done.objects,
+            bytes_written=done.bytes,
+        )  # fmt: skip

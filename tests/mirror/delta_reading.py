@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,11 @@ class Driven:
 
 def log_files(table: Table) -> list[str]:
     return sorted(path.name for path in Path(table.uri, "_delta_log").iterdir())
+
+
+def foreign_commit(table: Table, *actions: Mapping[str, Any]) -> None:
+    """A version by an engine that ignores the writer feature."""
+    number = state_of(table).number + 1
+    lines = [{"commitInfo": {"timestamp": 0, "operation": "DELETE"}}, *actions]
+    path = Path(table.uri, "_delta_log", f"{number:020d}.json")
+    path.write_text("\n".join(map(json.dumps, lines)))

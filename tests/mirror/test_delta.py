@@ -26,6 +26,7 @@ from tests.mirror.delta_reading import (
     by_duckdb,
     by_polars,
     by_pyarrow,
+    foreign_commit,
     log_files,
     mirrored,
     state_of,
@@ -323,14 +324,6 @@ def test_another_delta_table_at_the_address_is_refused(tmp_path: Path) -> None:
     deltalake.write_deltalake(table.uri, rows([1], 1))
     with pytest.raises(InvalidInputError, match="another Delta table"):
         mirrored(table)
-
-
-def foreign_commit(table: Table, *actions: Mapping[str, Any]) -> None:
-    """A version by an engine that ignores the writer feature."""
-    number = state_of(table).number + 1
-    lines = [{"commitInfo": {"timestamp": 0, "operation": "DELETE"}}, *actions]
-    path = Path(table.uri, "_delta_log", f"{number:020d}.json")
-    path.write_text("\n".join(map(json.dumps, lines)))
 
 
 @pytest.mark.parametrize("kind", [VECTORS, REWRITE])

@@ -1,0 +1,140 @@
+"""Mirrors: make a table's newest version readable for engines of Delta Lake or Apache Iceberg.
+
+The protocol is `mirror/refresh.py`. This module seals a version, merges its slices, and starts again if an engine wrote
+through the mirror on top of a later version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.mirror.columns import mirror_columns
+from crdt_mor.mirror.delta import Delta
+from crdt_mor.mirror.iceberg import Iceberg
+from crdt_mor.mirror.iceberg_metadata import metadata_path
+from crdt_mor.mirror.refresh import Kind, Moment, Refreshed, refresh, shows
+from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
+from crdt_mor.model.instant import InstantTime, to_datetime
+from crdt_mor.model.policies import MIRRORS
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.open import address_of
+
+VECTORS: Final = "vectors"
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """The result of a refresh of a mirror.
+
+    Attributes:
+        uri: The address that engines open: of the table for Delta, of the metadata file for Iceberg.
+        format: `delta` or `iceberg`.
+        version: The shown version of the table.
+        as_of: The time of the last shown commit, 17 digits.
+        number: The version of the mirror itself.
+        objects: Number of new objects; 0 if the mirror showed the version already.
+        bytes: Size of the new objects.
+        replaced: The mirror's version that another engine wrote and this refresh replaced; None without one.
+    """
+
+    uri: str
+    format: Literal["delta", "iceberg"]
+    version: int
+    as_of: InstantTime
+    number: int
+    objects: int
+    bytes: int
+    replaced: int | None = None
+
+    def __str__(self) -> str:
+        put = f", wrote {self.objects:,} objects, {self.bytes:,} bytes" if self.objects else ", nothing was to do"
+        lost = "" if self.replaced is None else f"; replaced version {self.replaced}, which another engine wrote"
+        return (
+            f"{self.format} mirror shows version {self.version} of {to_datetime(self.as_of):%Y-%m-%d %H:%M:%S} UTC"
+            f"{put}{lost}. uri={self.uri}"
+        )
+
+
+def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrored:
+    """Make a mirror show the table's newest version.
+
+    deletes: None keeps the mirror's way, at first deletion vectors.
+    """
+    _check(format, deletes)
+    ahead: int | None = None
+    while True:
+        snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+        # A table that was put back from a backup is older than its mirror.
+        done = _refreshed(session, snapshot, format, deletes, anew=ahead is not None and ahead > snapshot.value.version)
+        if done.version > snapshot.value.version and ahead != done.version:
+            ahead = done.version
+        elif not done.is_behind:
+            return _told(session, format, done)
+
+
+def shows_newest(session: Session, format: str) -> bool:
+    """Return True if a refresh would find nothing to do."""
+    snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+    kind, moment = _kind(session, snapshot.value, format, None), moment_of(snapshot)
+    head = session.run(kind.head())
+    return head is not None and shows(head, kind, moment)
+
+
+def _check(format: str, deletes: str | None) -> None:
+    if format not in MIRRORS:
+        raise InvalidInputError(f"mirror takes {' or '.join(map(repr, MIRRORS))}. format={format!r:.100}")
+    if format == "delta" and deletes not in (None, "vectors", "rewrite"):
+        raise InvalidInputError(f"deletes must be 'vectors' or 'rewrite'. deletes={deletes!r:.100}")
+    if format == "iceberg" and deletes is not None:
+        raise InvalidInputError(f"deletes is an option of Delta mirrors: leave it out. deletes={deletes!r:.100}")
+
+
+def _refreshed(session: Session, snapshot: Snapshot, format: str, deletes: str | None, *, anew: bool) -> Refreshed:
+    moment, slices = moment_of(snapshot), {one.group: one for one in snapshot.slices}
+    kind = _kind(session, snapshot.value, format, deletes)
+    kind.require_types(moment.columns)
+
+    def shown(key: SliceKey) -> ShownSlice:
+        return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.is_whole)
+
+    return session.run(refresh(kind, moment, shown, anew=anew))
+
+
+def moment_of(snapshot: Snapshot) -> Moment:
+    session, value = snapshot.session, snapshot.value
+    return Moment(
+        table_id=value.table_id or sha256(session.config.name.encode()).hexdigest()[:32],
+        version=value.version,
+        as_of=snapshot.cut.time,
+        now_ms=session.environment.now_ms(),
+        columns=mirror_columns(value),
+        keys={one.group: key_of(one, session.config) for one in snapshot.slices},
+    )
+
+
+def _kind(session: Session, value: Timeline, format: str, deletes: str | None) -> Kind:
+    if format == "iceberg":
+        return Iceberg.of(session, value)
+    if deletes is None:
+        head = session.run(Delta().head())
+        deletes = head.mode if head is not None else VECTORS
+    return Delta("rewrite" if deletes == "rewrite" else "vectors")
+
+
+def _told(session: Session, format: str, done: Refreshed) -> Mirrored:
+    size, iceberg = sum(size for _, size in done.puts), format == "iceberg"
+    return Mirrored(
+        uri=f"{address_of(session.store, session.uri)}/{metadata_path(done.number)}" if iceberg else session.uri,
+        format="iceberg" if iceberg else "delta",
+        version=done.version,
+        as_of=done.as_of,
+        number=done.number,
+        objects=len(done.puts),
+        bytes=size,
+        replaced=done.replaced,
+    )
