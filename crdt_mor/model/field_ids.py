@@ -43,7 +43,7 @@ def field_ids(schema: str) -> FieldIds:
     """
     paths = [[*_paths((column.name,), column.type)] for column in TableSchema.from_json(schema).stored]
     entries: list[list[Any]] = [[*entry] for entry in json.loads(schema)]
-    if not any(len(entry) > _PLAIN for entry in entries):
+    if not has_ids(schema):
         return _after({}, [path for some in paths for path in some])
     ids = dict[Path, int]()
     for entry, some in zip(entries, paths, strict=True):
@@ -58,6 +58,11 @@ def field_ids(schema: str) -> FieldIds:
 
 _PLAIN: Final = 3
 """The number of parts of a column's entry without ids: name, type, and 0 if not nullable."""
+
+
+def has_ids(schema: str) -> bool:
+    """Return True if the text contains ids. A schema that an earlier release grew does not, and its defaults change."""
+    return any(len(entry) > _PLAIN for entry in json.loads(schema))
 
 
 def numbered(before: str, after: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdt_mor.model.field_ids import field_ids
+from crdt_mor.model.field_ids import field_ids, has_ids
 from crdt_mor.model.timeline import Timeline
 
 # --- retention --------------------------------------------------------------------------------------------------------
@@ -32,9 +32,12 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
 def a_field_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
     """Each column and nested field keeps its id for good, because files contain it.
 
-    Exception: version 0 of a table written only by Hudi.
+    Exceptions: version 0 of a table written only by Hudi, and growth by an earlier release, which knew no ids. It put
+    none in files, and default ids follow from the columns.
     """
     if previous.schema == following.schema or previous.version == 0:
+        return True
+    if not has_ids(previous.schema) and not has_ids(following.schema):
         return True
     return field_ids(previous.schema).items() <= field_ids(following.schema).items()
 

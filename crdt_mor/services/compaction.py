@@ -204,9 +204,8 @@ def _put_base(
     path = _base_path(plan, group)
     file_name = path.rpartition("/")[2]
     layout = replace(Layout.parse(plan.order), compression=plan.compression)
-    content, statistics = base_file(
-        session.config, group.partition, file_name, rows, schema, field_ids(plan.schema), threads, layout
-    )
+    ids = field_ids(session.known_tail().schema)  # not the plan's: an earlier release may have grown it since
+    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, ids, threads, layout)
     size, created = put_chunks(session.store, path, content)
     if created:
         return DataFile(path, size, statistics.rows)

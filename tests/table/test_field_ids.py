@@ -11,6 +11,7 @@ import pytest
 
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.model import timeline
 from crdt_mor.model.field_ids import OWN_IDS, FieldIds, field_ids, ids_in_file, with_field_ids
 from crdt_mor.payloads import Counter
 from crdt_mor.services import compaction
@@ -125,6 +126,22 @@ def test_compact_state_of_a_payload_has_an_id_of_no_column(fast_path: Path) -> N
     assert of_user(ids) == {("id",): 1, ("n",): 2}
     assert all(id_ >= OWN_IDS for path, id_ in ids.items() if path[0] == "_crdt_n")
     assert len({*ids.values()}) == len(ids)
+
+
+def test_compact_plan_from_before_growth_by_an_earlier_release_takes_the_newest_ids(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    table.maintenance.plans.schedule()
+    with monkeypatch.context() as patch:  # an earlier release knew no ids
+        patch.setattr(timeline, "numbered", lambda before, after: after)
+        table.upsert(rows("b").append_column("more", pa.array([1])), schema_mode="merge")
+    table.maintenance.compact()
+    first, *_ = map(of_user, footers(fast_path / "t"))
+    assert first == {("id",): 1, ("place",): 2, ("n",): 3, ("place", "city"): 5, ("place", "zip"): 6}
+    assert first.items() <= known(table).items()
+    assert table.verify().is_sound
 
 
 @pytest.mark.parametrize("shift", [0, 1])

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -300,6 +301,27 @@ def grouped(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     post(table, rows(6, text="left"))
 
 
+def widened(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """Many columns, whose schema is an object of its own; nested fields that grow, so that ids are in the schema."""
+    place = pa.struct([("city", pa.string())])
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), ("place", place), *((f"c{n}", pa.int32()) for n in range(60))]
+    )
+    table = mor.Table.create(uri, schema, key="id", buckets=1, name="widened", opening=mor.Opening(environment=clock))
+
+    def rows(schema: pa.Schema, *ids: int) -> pa.Table:
+        row = dict.fromkeys(schema.names, 1) | {"place": {"city": "here", "zip": "z"}, "tags": ["t"]}
+        return pa.Table.from_pylist([row | {"id": id_} for id_ in ids], schema)
+
+    yield table.upsert(rows(schema, 1, 2))
+    table.maintenance.compact()
+    grown = schema.set(1, pa.field("place", pa.struct([*place, ("zip", pa.string())])))
+    yield table.upsert(rows(grown.append(pa.field("tags", pa.list_(pa.string()))), 2, 3), schema_mode="merge")
+    table.alter(rename={"c0": "first"}, drop=["c1"])
+    table.maintenance.compact()
+    yield table.upsert(table.scan().to_arrow().slice(0, 1))
+
+
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
 if hasattr(mor.errors, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
     TABLES = (*TABLES, upkeep)
@@ -309,6 +331,8 @@ with suppress(ImportError):  # nor do they commit for one another
     from tests.posting import in_a_crowd, post
 
     TABLES = (*TABLES, grouped)
+if find_spec("crdt_mor.model.field_ids"):  # nor do their fields have ids
+    TABLES = (*TABLES, widened)
 
 
 @contextmanager

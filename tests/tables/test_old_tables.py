@@ -69,6 +69,7 @@ def test_there_is_a_table_of_each_format() -> None:
         "release-6",
         "release-7",
         "release-8",
+        "release-9",
     ]
 
 
