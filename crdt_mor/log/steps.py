@@ -68,7 +68,9 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """-> list[Stat], the data files of the table, by path."""
+    """-> list[Stat], the files of the table below a folder, by path."""
+
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +252,8 @@ def _look(
             return store.stat(path)
         case List(folder):
             return store.list(folder)
-        case Walk():
-            return outside_other_tables(store.walk(""))
+        case Walk(folder):
+            return outside_other_tables(store.walk(folder))
         case Now():
             return environment.now_ms()
         case StoreNow():

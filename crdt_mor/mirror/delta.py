@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from crdt_mor.mirror.delta_log import (
     encode,
     name_of,
     read_state,
+    replay,
 )
 from crdt_mor.mirror.delta_types import (
     MODE,
@@ -45,14 +46,13 @@ from crdt_mor.mirror.delta_types import (
     schema_json,
     stands,
 )
+from crdt_mor.mirror.delta_upkeep import checkpointed
 from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
 from crdt_mor.mirror.files import FOLDER, put_rows
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline_parts import FileGroup
-
-CHECKPOINT_EVERY: Final = 10
 
 _VERSION, _AS_OF = "crdt_mor.version", "crdt_mor.as_of"
 _PARTITION, _FILE_ID, _FILES, _DEAD = "crdt_mor.partition", "crdt_mor.file_id", "crdt_mor.files", "crdt_mor.dead"
@@ -105,7 +105,8 @@ class Delta:
             for path, _ in own:
                 yield Delete(path)
             return None
-        return Committed(number, (*own, (commit_path(number), len(data))))
+        more = yield from checkpointed(replay(state, number, actions))
+        return Committed(number, (*own, (commit_path(number), len(data)), *more))
 
 
 def _head(state: LogState) -> Head:

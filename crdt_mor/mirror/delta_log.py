@@ -147,6 +147,28 @@ def read_from(start: int, newest: int) -> Steps[LogState | None]:
     return LogState(state.number, state.files, state.metadata, state.protocol, state.transactions, state.newest, start)
 
 
+def read_versions() -> Steps[list[Mapping[str, Any]]]:
+    """Return the `add` actions of all readable versions: of the oldest checkpoint, and of each version after it."""
+    for _ in range(_LOOKS):
+        listed: list[Stat] = yield List(LOG)
+        commits, start = numbers(listed), -1
+        if not commits:
+            return []
+        if commits[0] > 0:
+            start = min(checkpoints(listed), default=commits[0])
+        paths = [checkpoint_path(start)] if start >= 0 else []
+        paths += [commit_path(number) for number in commits if number > start]
+        contents: list[bytes | None] = yield Together(tuple(map(Read, paths)))
+        if None not in contents:
+            pairs = zip(paths, contents, strict=True)
+            read = (
+                _rows(content or b"", path) if path.endswith(".parquet") else _lines(content or b"", path)
+                for path, content in pairs
+            )
+            return [action["add"] for actions in read for action in actions if "add" in action]
+    raise FormatError(f"the Delta log of the mirror misses a version: mirror the table again. folder={LOG}")
+
+
 def encode(actions: Iterable[Action]) -> bytes:
     return "".join(f"{json.dumps(action, separators=(',', ':'), ensure_ascii=False)}\n" for action in actions).encode()
 

@@ -15,16 +15,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
-from crdt_mor.log.steps import Delete, Steps
+from crdt_mor.log.steps import Delete, GetStat, Now, Steps, Together
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.files import RowFile
 from crdt_mor.mirror.slices import Positions, ShownSlice, SliceKey
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
+
+LONG_MS: Final = 12 * 3600 * 1000
+"""A refresh of this age looks for its files before it commits: sweeps delete files after a day."""
 
 Objects = tuple[tuple[str, int], ...]
 """Paths and sizes of objects."""
@@ -206,6 +209,11 @@ def refresh(
             if key.group not in written:
                 written[key.group] = yield from kind.write(moment, show(key))
         gone = frozenset() if head is None else frozenset(head.slices) - frozenset(moment.keys)
+        if (yield Now()) - moment.now_ms > LONG_MS:  # a sweep may have taken the first files for a dead process's
+            for group in (yield from _lost(written)):
+                del written[group]
+            if any(key.group not in written for key in differing):
+                continue
         change = Change(moment, tuple(written[key.group] for key in differing), gone, is_whole)
         committed = yield from kind.commit(head, change)
         if committed is not None:
@@ -228,6 +236,16 @@ def _differing(moment: Moment, head: Head | None) -> list[SliceKey]:
     if head is None or any(moment.types.get(name, kind) != kind for name, kind in head.types.items()):
         return list(moment.keys.values())
     return [key for group, key in moment.keys.items() if head.slices.get(group) != key.files]
+
+
+def _lost(written: Mapping[FileGroup, Written]) -> Steps[list[FileGroup]]:
+    """Return the file groups with a written file that is gone."""
+    gone = []
+    for group, one in written.items():
+        stats = yield Together(tuple(GetStat(path) for path, _ in one.puts))
+        if None in stats:
+            gone.append(group)
+    return gone
 
 
 def _remove(written: Iterable[Written]) -> Steps[None]:

@@ -30,6 +30,7 @@ from crdt_mor.planners.clean import (
     plan_cleaning,
 )
 from crdt_mor.services import service
+from crdt_mor.services.mirror import files_needed
 from crdt_mor.services.service import Planner
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
@@ -106,7 +107,8 @@ class Cleaner:
         needed = self._lies_before_mark(value, self._listed.now_ms)
         found = self._cleaning(value, needed)
         if found.files:
-            self._listed = replace(self._listed, there=_there(session))
+            there = _there(session)
+            self._listed = replace(self._listed, there=there, saved={*self._listed.saved, *self._mirrored(there)})
             found = self._cleaning(value, needed)
         commits = (c for c in session.views.completions(known, needed) if is_commit(c))
         passed = any(known.retention.since < commit.completed <= found.retention.since for commit in commits)
@@ -147,7 +149,11 @@ class Cleaner:
 
     def _look(self) -> _Listed:
         now_ms, there = self._clock(), _there(self._session)
-        return _Listed(now_ms, there, saved_files(self._session))
+        return _Listed(now_ms, there, {*saved_files(self._session), *self._mirrored(there)})
+
+    def _mirrored(self, there: Collection[str]) -> Collection[str]:
+        """Return the files that mirrors need. An erasure removes them, too, and the next refresh drops them."""
+        return files_needed(self._session, there) if self._groups is None else ()
 
     def _clock(self) -> int:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()

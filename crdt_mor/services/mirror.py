@@ -6,11 +6,13 @@ through the mirror on top of a later version.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events.session import Session
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.delta import Delta
@@ -18,6 +20,8 @@ from crdt_mor.mirror.iceberg import Iceberg
 from crdt_mor.mirror.iceberg_metadata import metadata_path
 from crdt_mor.mirror.refresh import Kind, Moment, Refreshed, refresh, shows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
+from crdt_mor.mirror.sweep import files_needed as mirror_files
+from crdt_mor.mirror.sweep import sweep
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.policies import MIRRORS
 from crdt_mor.model.timeline import Timeline
@@ -25,6 +29,11 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.open import address_of
 
 VECTORS: Final = "vectors"
+
+SWEPT_EVERY: Final = 10
+"""Versions of a mirror between two sweeps of its files."""
+
+_FOLDERS: Final = ("_delta_log/", "metadata/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,9 @@ def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrore
         if done.version > snapshot.value.version and ahead != done.version:
             ahead = done.version
         elif not done.is_behind:
+            if done.puts and done.number % SWEPT_EVERY == 0:
+                with suppress(StorageUnavailableError):
+                    session.run(sweep(address_of(session.store, session.uri)))
             return _told(session, format, done)
 
 
@@ -83,6 +95,13 @@ def shows_newest(session: Session, format: str) -> bool:
     kind, moment = _kind(session, snapshot.value, format, None), moment_of(snapshot)
     head = session.run(kind.head())
     return head is not None and shows(head, kind, moment)
+
+
+def files_needed(session: Session, there: Collection[str]) -> frozenset[str]:
+    """Return the files that kept versions of mirrors name. there: the table's files, which show whether it has any."""
+    if not any(path.startswith(_FOLDERS) for path in there):
+        return frozenset()
+    return session.run(mirror_files(address_of(session.store, session.uri)))
 
 
 def _check(format: str, deletes: str | None) -> None:
