@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.log.steps import Steps, perform, run
+from crdt_mor.log.steps import Single, Step, Steps, Together, perform, run
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.delta import Delta
 from crdt_mor.mirror.delta_log import LogState, read_state
@@ -83,26 +83,34 @@ def by_duckdb(table: Table) -> list[str]:
 
 
 class Driven:
-    """A refresh that runs step by step."""
+    """A refresh that runs step by step. `result`: None until its end."""
 
     def __init__(self, table: Table, steps: Steps[Refreshed]) -> None:
         self._store, self._environment = table._session.store, table._session.environment
-        self._steps, self._reply = steps, None
+        self._steps = steps
+        self._next: Step | None = next(steps)
         self.result: Refreshed | None = None
+
+    @property
+    def path(self) -> str:
+        """The path that the next step is about, or ""."""
+        return str(getattr(self._next, "path", ""))
 
     def step(self) -> bool:
         """Perform the next step; return False at the end."""
-        from crdt_mor.log.steps import Together
-
-        try:
-            step = self._steps.send(self._reply)
-        except StopIteration as end:
-            self.result = end.value
+        if self._next is None:
             return False
-        parts = step.steps if isinstance(step, Together) else (step,)
-        replies = [perform(one, self._store, self._environment) for one in parts]
-        self._reply = replies if isinstance(step, Together) else replies[0]  # type: ignore[assignment]
-        return True
+        is_many = isinstance(self._next, Together)
+        parts = self._next.steps if isinstance(self._next, Together) else (self._next,)
+        replies = [self._performed(one) for one in parts]
+        try:
+            self._next = self._steps.send(replies if is_many else replies[0])
+        except StopIteration as end:
+            self.result, self._next = end.value, None
+        return self._next is not None
+
+    def _performed(self, step: Single) -> Any:
+        return perform(step, self._store, self._environment)
 
 
 def log_files(table: Table) -> list[str]:

@@ -40,6 +40,7 @@ def age(*paths: Path) -> None:
         os.utime(path, (path.stat().st_mtime - YEAR_S,) * 2)
 
 
+@pytest.mark.slow
 def test_every_tenth_version_is_a_checkpoint_that_replaces_the_log(tmp_path: Path) -> None:
     table = made(tmp_path)
     mirrored_until(table, 11)
@@ -75,6 +76,7 @@ def test_checkpoint_holds_the_state_of_its_version(tmp_path: Path) -> None:
     assert len(state.files) > 0
 
 
+@pytest.mark.slow
 def test_old_versions_are_deleted_below_a_kept_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path)
     mirrored_until(table, 20)
@@ -88,6 +90,7 @@ def test_old_versions_are_deleted_below_a_kept_checkpoint(tmp_path: Path, monkey
     assert by_delta_rs(table, version=21)
 
 
+@pytest.mark.slow
 def test_process_that_slept_through_the_deletion_of_versions_does_not_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +128,7 @@ def test_clean_spares_the_base_files_of_kept_mirrors(tmp_path: Path) -> None:
     assert by_delta_rs(table) == scanned(table)
 
 
+@pytest.mark.slow
 def test_sweep_deletes_old_files_that_no_kept_version_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path)
     monkeypatch.setattr(delta_upkeep, "KEPT_MS", -1_000_000)
