@@ -41,7 +41,7 @@ from crdt_mor.mirror.iceberg_manifests import (
 from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
-from crdt_mor.mirror.iceberg_types import Json, highest_id, iceberg_type, name_mapping, schema_fields, stands
+from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
@@ -171,9 +171,7 @@ class Iceberg:
         in_files = {name for footer in footers for name in footer.schema.to_arrow_schema().names}
         old = [] if before is None else json.loads(before.get("properties", {}).get(metadata.MAPPING, "[]"))
         mapping = name_mapping(columns, [*self.stored.names, *sorted(in_files)], old)
-        return Shape(
-            schema_fields(columns), mapping, highest_id(columns), self._partition(columns), change.moment.types
-        )
+        return Shape(schema_fields(columns), mapping, self._partition(columns), change.moment.types)
 
     def _partition(self, columns: Sequence[MirrorColumn]) -> tuple[tuple[int, str, str], ...]:
         """Return the partition columns; none if a path does not give a value that Iceberg can keep."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crdt_mor.mirror.iceberg_manifests import Spec
-from crdt_mor.mirror.iceberg_types import Json
+from crdt_mor.mirror.iceberg_types import HIGHEST_ID, Json
 
 FOLDER: Final = "metadata"
 HINT: Final = f"{FOLDER}/version-hint.text"
@@ -63,14 +63,12 @@ class Shape:
     Attributes:
         fields: of the schema.
         mapping: of names in files to field ids.
-        highest_id: of all columns that the table has had.
         partition: source id, name and Iceberg type of each partition column; empty if the mirror has no partitions.
         types: see `Moment.types`.
     """
 
     fields: Sequence[Json]
     mapping: Sequence[Json]
-    highest_id: int
     partition: tuple[tuple[int, str, str], ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
@@ -181,7 +179,7 @@ def following(
     return {
         "format-version": 2, "table-uuid": uuid, "location": root,
         "last-sequence-number": sequence, "last-updated-ms": at_ms,
-        "last-column-id": max(shape.highest_id, 0 if before is None else int(before["last-column-id"])),
+        "last-column-id": HIGHEST_ID,
         "schemas": [*(one for one in schemas if one["schema-id"] != schema["schema-id"]), schema],
         "current-schema-id": schema["schema-id"],
         "partition-specs": _specs_json(before, {none, spec}), "default-spec-id": spec.spec_id,

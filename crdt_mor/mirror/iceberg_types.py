@@ -17,11 +17,16 @@ import pyarrow.types as pt
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.mirror.columns import MirrorColumn
+from crdt_mor.model.field_ids import OWN_IDS
 
 Json = dict[str, Any]
 
-META_IDS: Final = 2_000_000_001
-"""First id of Hudi's columns in a name mapping. No column of a table has an id this high, and no schema contains it."""
+META_IDS: Final = OWN_IDS
+"""First id of Hudi's columns in a name mapping, as in files. No column of a table has an id this high."""
+
+HIGHEST_ID: Final = OWN_IDS + 999_999
+"""The highest id that the metadata reserve. ClickHouse refuses a file with a higher one, such as that of
+`_hoodie_commit_time`."""
 
 _PLAIN: Final[Mapping[pa.DataType, str]] = {
     pa.bool_(): "boolean",
@@ -94,10 +99,6 @@ def _paths(column: MirrorColumn, above: str = "") -> Iterator[str]:
     yield path
     for child in column.children:
         yield from _paths(child, f"{path}.")
-
-
-def highest_id(columns: Sequence[MirrorColumn]) -> int:
-    return max((column.id for top in columns for column in top.all()), default=0)
 
 
 def name_mapping(columns: Sequence[MirrorColumn], others: Iterable[str], before: Sequence[Json] = ()) -> list[Json]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.model.field_ids import ids_in_file
 from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, metadata_of, mirrored
 from tests.mirror.shapes import RULES, SCHEMA, rows, scanned, written_over
 
@@ -95,3 +98,17 @@ def test_mirror_states_the_table_and_protects_its_files(tmp_path: Path) -> None:
     assert (summary["crdt_mor.version"], summary["crdt_mor.as_of"]) == (str(done.version), done.as_of)
     visible = int(summary["total-records"]) - int(summary["total-position-deletes"])
     assert visible == len(scanned(table))
+
+
+def test_ids_in_base_files_are_those_of_the_mapping_and_below_the_last_column_id(tmp_path: Path) -> None:
+    table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2))
+    mirrored(table)
+
+    found = metadata_of(table)
+
+    mapping = json.loads(found["properties"]["schema.name-mapping.default"])
+    named = {entry["names"][0]: entry["field-id"] for entry in mapping}
+    for file in tmp_path.glob("*.parquet"):
+        in_file = {path[0]: id_ for path, id_ in ids_in_file(pq.read_schema(file)).items() if len(path) == 1}
+        assert in_file == {name: named[name] for name in in_file}
+        assert max(in_file.values()) <= found["last-column-id"]  # else ClickHouse refuses the file

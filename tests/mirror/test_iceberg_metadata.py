@@ -31,7 +31,7 @@ from crdt_mor.mirror.iceberg_manifests import (
 )
 from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape, following, kept, number_of, specs_of
 from crdt_mor.mirror.iceberg_plan import ENTRIES_MAX, keys_shown, plan
-from crdt_mor.mirror.iceberg_types import iceberg_type, name_mapping, schema_fields
+from crdt_mor.mirror.iceberg_types import HIGHEST_ID, iceberg_type, name_mapping, schema_fields
 from crdt_mor.mirror.slices import SliceKey
 
 ROOT = "file:///lake/table"
@@ -49,7 +49,7 @@ ID = MirrorColumn(1, "Größe", "id", pa.int64())
 
 
 def shape_of(*columns: MirrorColumn, partition: tuple[tuple[int, str, str], ...] = ()) -> Shape:
-    return Shape(schema_fields(columns), name_mapping(columns, []), max(column.id for column in columns), partition)
+    return Shape(schema_fields(columns), name_mapping(columns, []), partition)
 
 
 def snapshot(number: int, at_ms: int) -> NewSnapshot:
@@ -135,7 +135,7 @@ def test_metadata_is_read_by_pyiceberg() -> None:
     assert isinstance(found, TableMetadataV2)
     assert [one.schema_id for one in found.snapshots] == [0, 1, 0]
     assert found.current_schema_id == 0
-    assert found.last_column_id == 8
+    assert found.last_column_id == HIGHEST_ID
     assert found.spec().fields[0].name == "Größe"
     mapped: Any = found.name_mapping()
     fields = {field.names[0]: {inner.names[0]: inner.field_id for inner in field.fields} for field in mapped.root}
