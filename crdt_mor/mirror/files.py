@@ -1,8 +1,9 @@
 """The files of a mirror: merged rows as Parquet below `.mirror/`.
 
-    .mirror/<partition>/m-<file id>-<version>-<nonce>.parquet
+    .mirror/<partition>/m-<file id>_<version>_n<nonce>.parquet
 
-Hudi's readers skip folders that begin with a dot, and take no such name for theirs. The nonce keeps the files of two
+Hudi's Spark skips the folder. hudi-rs lists it, and parses each name as `<file id>_<token>_<instant>`: it fails on
+another form, and ignores the file of an instant after all commits, such as `n…`. The nonce keeps the files of two
 processes apart.
 """
 
@@ -35,7 +36,7 @@ class RowFile:
 
 def file_path(key: SliceKey, version: int, nonce: str, suffix: str = ".parquet") -> str:
     folder = f"{FOLDER}/{key.partition}" if key.partition else FOLDER
-    return f"{folder}/m-{key.file_id}-{version}-{nonce}{suffix}"
+    return f"{folder}/m-{key.file_id}_{version}_n{nonce}{suffix}"
 
 
 def put_rows(key: SliceKey, version: int, rows: pa.Table) -> Steps[RowFile]:

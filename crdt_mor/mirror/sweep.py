@@ -16,7 +16,7 @@ from crdt_mor.store.protocol import Stat
 
 KEPT_MS: Final = 24 * 3600 * 1000
 
-_OURS: Final = re.compile(r"m-.+-[0-9]+-[0-9a-f]{32}(-del)?\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
+_OURS: Final = re.compile(r"m-.+_[0-9]+_n[0-9a-f]{32}(-del)?\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 
 
 def files_needed(root: str) -> Steps[frozenset[str]]:

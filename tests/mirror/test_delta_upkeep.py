@@ -135,8 +135,8 @@ def test_sweep_deletes_old_files_that_no_kept_version_names(tmp_path: Path, monk
     mirrored_until(table, 3)
     table.mirror("iceberg")
     folder = Path(table.uri, ".mirror")
-    lost = folder / f"m-00000000-0000-0000-0000-000000000000-0-3-{'0' * 32}.parquet"
-    young = folder / f"m-00000000-0000-0000-0000-000000000000-0-4-{'1' * 32}.parquet"
+    lost = folder / f"m-00000000-0000-0000-0000-000000000000-0_3_n{'0' * 32}.parquet"
+    young = folder / f"m-00000000-0000-0000-0000-000000000000-0_4_n{'1' * 32}.parquet"
     foreign = folder / "notes.parquet"
     for path in (lost, foreign):
         path.write_bytes(b"")
