@@ -78,7 +78,9 @@ def address_of(store: Store, uri: str) -> str:
     uri: as the user named the table; used for stores that know no address, such as one in memory.
     """
     known: str | None = getattr(store, "address", None)
-    return known or (uri.rstrip("/") if "://" in uri else f"memory:///{uri.strip('/')}")
+    if known is not None or "://" in uri:
+        return (known or uri).rstrip("/")
+    return f"file://{uri.rstrip('/')}" if uri.startswith("/") else f"memory:///{uri.strip('/')}"
 
 
 def are_nested(one: str, other: str) -> bool:

@@ -21,6 +21,7 @@ from crdt_mor.mirror import iceberg_metadata
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.iceberg_bounds import bounds_of
 from crdt_mor.mirror.iceberg_manifests import (
+    ENTRIES_MAX,
     Entry,
     Manifest,
     Spec,
@@ -30,7 +31,7 @@ from crdt_mor.mirror.iceberg_manifests import (
     read_manifest,
 )
 from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape, following, kept, number_of, specs_of
-from crdt_mor.mirror.iceberg_plan import ENTRIES_MAX, keys_shown, plan
+from crdt_mor.mirror.iceberg_plan import keys_shown, plan
 from crdt_mor.mirror.iceberg_types import HIGHEST_ID, iceberg_type, name_mapping, schema_fields
 from crdt_mor.mirror.slices import SliceKey
 
