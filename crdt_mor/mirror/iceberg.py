@@ -42,6 +42,7 @@ from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
 from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
+from crdt_mor.mirror.iceberg_upkeep import swept
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
@@ -150,11 +151,12 @@ class Iceberg:
             moment.table_id, self.mode, _totals(manifests),
         )  # fmt: skip
         document = metadata.following(number, self.root, moment.uuid, before, shape, new, moment.now_ms)
-        return (
-            yield from _published(
-                number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
-            )
+        committed = yield from _published(
+            number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
         )
+        if committed is not None:
+            yield from swept(self.root, number)
+        return committed
 
     # --- the table in Iceberg's words ---------------------------------------------------------------------------------
 

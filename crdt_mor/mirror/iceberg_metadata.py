@@ -97,10 +97,14 @@ def snapshot_of(metadata: Json) -> Json | None:
     return next((one for one in metadata.get("snapshots", ()) if one["snapshot-id"] == current), None)
 
 
+def all_own(metadata: Json) -> list[Json]:
+    """Return the snapshots that mirrors made."""
+    return [one for one in metadata.get("snapshots", ()) if VERSION in one.get("summary", {})]
+
+
 def own_snapshots(metadata: Json, table_id: str, root: str) -> list[Json]:
     """Return the snapshots of a mirror of this table at this place."""
-    own = [one for one in metadata.get("snapshots", ()) if VERSION in one.get("summary", {})]
-    of_table = [one for one in own if one["summary"].get(TABLE) == table_id]
+    of_table = [one for one in all_own(metadata) if one["summary"].get(TABLE) == table_id]
     return [one for one in of_table if one["manifest-list"].startswith(f"{root}/")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from crdt_mor.log.steps import List, Read, Steps, Together, read_named
@@ -71,25 +71,35 @@ def _manifests(root: str, snapshot: Json) -> Steps[tuple[Manifest, ...] | None]:
 
 
 def files_needed(root: str) -> Steps[frozenset[str]]:
-    """Return the paths of all files that the kept snapshots of the newest metadata name, base files too."""
-    number = yield from _newest()
-    if number is None:
-        return frozenset()
-    data = yield from read_named(metadata.metadata_path(number))
-    found = None if data is None else _parsed(data)
-    paths = {metadata.HINT, metadata.metadata_path(number)}
-    if found is None:
-        return frozenset(paths)
-    paths |= set(_inside(root, [one["metadata-file"] for one in found.get("metadata-log", ())]))
-    for snapshot in found.get("snapshots", ()):
-        if metadata.VERSION not in snapshot.get("summary", {}):
-            continue  # of another engine; the next refresh drops it
-        inside = list(_inside(root, [snapshot["manifest-list"]]))
-        if inside:
-            manifests = (yield from _manifests(root, snapshot)) or ()
-            paths |= {*inside, *(one.path for one in manifests)}
-            paths |= {entry.path for one in manifests for entry in one.entries}
-    return frozenset(paths)
+    """Return the paths of all files that kept snapshots name, base files and metadata too.
+
+    If other engines wrote the newest metadata, the newest of ours counts as well: the next refresh continues it.
+    """
+    listed = [metadata.number_of(stat.path) for stat in (yield List(metadata.FOLDER))]
+    paths: set[str] = {metadata.HINT} if listed else set()
+    lists: set[str] = set()
+    for number in sorted((one for one in listed if one is not None), reverse=True):
+        data = yield from read_named(metadata.metadata_path(number))
+        found = None if data is None else _parsed(data)
+        named = {} if found is None else found
+        paths.add(metadata.metadata_path(number))
+        paths |= set(_inside(root, [one["metadata-file"] for one in named.get("metadata-log", ())]))
+        lists |= set(_inside(root, [one["manifest-list"] for one in metadata.all_own(named)]))
+        if found is not None and metadata.is_ours(found, number):
+            break
+    return frozenset(paths | lists | (yield from _named_by(root, lists)))
+
+
+def _named_by(root: str, lists: Iterable[str]) -> Steps[frozenset[str]]:
+    """Return the paths of manifests and files that manifest lists name. Snapshots share most manifests."""
+    listed: dict[str, Json] = {}
+    for path in lists:
+        data = yield from read_named(path)
+        records = [] if data is None else read_list(data)
+        listed |= {relative(root, one["manifest_path"]): one for one in records}
+    contents: list[bytes | None] = (yield Together(tuple(map(Read, listed)))) if listed else []
+    found = [read_manifest(root, one, data) for one, data in zip(listed.values(), contents, strict=True) if data]
+    return frozenset({*listed, *(entry.path for manifest in found for entry in manifest.entries)})
 
 
 def _inside(root: str, addresses: Sequence[str]) -> Iterator[str]:

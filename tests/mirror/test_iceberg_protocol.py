@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from crdt_mor import Table
 from crdt_mor.log.steps import Put, Step, Steps, Together, perform, run
+from crdt_mor.mirror import iceberg_metadata
 from crdt_mor.mirror.iceberg_read import files_needed
+from crdt_mor.mirror.iceberg_upkeep import sweep_metadata
 from crdt_mor.mirror.refresh import Refreshed
 from tests.mirror.iceberg_reading import by_duckdb, by_pyiceberg, metadata_of, mirrored, root_of, steps_of
 from tests.mirror.shapes import SCHEMA, rows, scanned, written_over
@@ -255,6 +258,57 @@ def test_needed_files_of_a_mirror_are_those_of_its_kept_snapshots(tmp_path: Path
     assert all(Path(tmp_path, path).exists() for path in needed)
     bases = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*.parquet")}
     assert bases <= needed
+
+
+def test_needed_files_include_those_of_our_newest_metadata_under_another_engines(tmp_path: Path) -> None:
+    table = small(tmp_path)
+    done = mirrored(table)
+    Path(tmp_path, f"metadata/v{done.number + 1}.metadata.json").write_text("{}")
+
+    needed = run(files_needed(root_of(table)), table._session.store, table._session.environment)
+
+    assert {path for path, _ in done.puts} <= needed
+
+
+def aged(table: Table) -> None:
+    """Make all files of the mirror two days old."""
+    for path in Path(table.uri, "metadata").iterdir():
+        old = path.stat().st_mtime - 48 * 3600
+        os.utime(path, (old, old))
+
+
+def test_sweep_keeps_needed_files_and_those_of_catalogs_and_deletes_the_rest(tmp_path: Path) -> None:
+    table = small(tmp_path)
+    kept = {path for path, _ in mirrored(table).puts if path.startswith("metadata/")}
+    nonce = "0" * 32
+    left = {f"metadata/3-{nonce}-m0.avro", f"metadata/snap-5-{nonce}.avro", "metadata/v0.metadata.json"}
+    others = {"metadata/00001-0d1a5cbe.metadata.json", "metadata/0d1a5cbe-m0.avro", "metadata/snap-5-1-0d1a5cbe.avro"}
+    for path in left | others:
+        Path(tmp_path, path).write_bytes(b"")
+
+    def sweep() -> int:
+        return run(sweep_metadata(root_of(table)), table._session.store, table._session.environment)
+
+    assert sweep() == 0  # young
+    aged(table)
+    assert sweep() == 3
+    assert {f"metadata/{path.name}" for path in Path(tmp_path, "metadata").iterdir()} == kept | others
+    assert by_pyiceberg(table) == scanned(table)
+
+
+def test_refreshes_delete_old_files_of_expired_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg_metadata, "KEPT_MAX", 2)
+    monkeypatch.setattr(iceberg_metadata, "KEPT_COUNT", 2)
+    table = small(tmp_path)
+    for step in range(10):
+        table.upsert(rows([1], step))
+        aged(table) if step else None
+        mirrored(table)
+
+    numbers = sorted(int(path.name[1:].partition(".")[0]) for path in tmp_path.glob("metadata/v*.metadata.json"))
+    assert numbers == [9, 10]
+    assert len(list(tmp_path.glob("metadata/*.avro"))) < 12
+    assert by_pyiceberg(table) == scanned(table)
 
 
 def test_rows_of_two_refreshes_of_one_slice_have_different_files(tmp_path: Path) -> None:
