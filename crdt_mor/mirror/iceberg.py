@@ -23,7 +23,7 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events.session import Session
-from crdt_mor.log.steps import PUTS_MAX, Delete, List, Nonce, Pause, Put, Read, Steps, put_all_surely
+from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Nonce, Pause, Put, Read, Steps, put_all_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
 from crdt_mor.mirror.columns import FIELD_ID, MirrorColumn
 from crdt_mor.mirror.files import encoded, file_path, put_rows
@@ -278,12 +278,21 @@ def _published(number: int, document: Json, files: Sequence[Put], of_slices: Seq
     yield from put_all_surely(files)
     data = json.dumps(document, separators=(",", ":")).encode()
     path = metadata.metadata_path(number)
-    if not (yield from _is_first(Put(path, data, after=[*of_slices, *(put.path for put in files)], decides=True))):
-        for put in files:
-            yield Delete(put.path)
+    is_first = yield from _is_first(Put(path, data, after=[*of_slices, *(put.path for put in files)], decides=True))
+    if not is_first or not (yield from _stands(number - 1)):
+        for gone in [*(put.path for put in files), *([path] if is_first else [])]:
+            yield Delete(gone)
         return None
     hint = yield from _point_at_newest()
     return Committed(number, (*((put.path, len(put.data)) for put in files), (path, len(data)), *hint))
+
+
+def _stands(number: int) -> Steps[bool]:
+    """Return False if the metadata file that a commit follows has expired.
+
+    The process slept meanwhile, and put its file under an expired number, where no reader looks.
+    """
+    return number == 0 or (yield GetStat(metadata.metadata_path(number))) is not None
 
 
 def _is_first(put: Put) -> Steps[bool]:

@@ -311,6 +311,28 @@ def test_refreshes_delete_old_files_of_expired_snapshots(tmp_path: Path, monkeyp
     assert by_pyiceberg(table) == scanned(table)
 
 
+def test_process_that_slept_until_its_number_expired_finds_the_later_mirror(tmp_path: Path) -> None:
+    table = small(tmp_path)
+    mirrored(table)
+    table.upsert(rows([1], 5))
+    late = Driven(table)
+    while len(list(tmp_path.glob("metadata/snap-*"))) < 2:
+        late.step()
+    for step in range(3):
+        table.upsert(rows([1], step))
+        mirrored(table)
+    for number in (1, 2):
+        Path(tmp_path, f"metadata/v{number}.metadata.json").unlink()
+
+    while late.step():
+        pass
+
+    assert late.result is not None
+    assert (late.result.number, late.result.puts) == (4, ())
+    assert not Path(tmp_path, "metadata/v2.metadata.json").exists()
+    assert by_pyiceberg(table) == scanned(table)
+
+
 def test_rows_of_two_refreshes_of_one_slice_have_different_files(tmp_path: Path) -> None:
     table = small(tmp_path)
     one, other = Driven(table), Driven(table)
