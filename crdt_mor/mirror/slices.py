@@ -92,7 +92,7 @@ def show(
     """
     one, columns = snapshot.with_slices([slice_]), tuple(columns)
     key, config = key_of(slice_, snapshot.session.config), snapshot.session.config
-    if slice_.base is None:
+    if slice_.base is None or not _is_in_place(snapshot, slice_.base):
         return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
     with naming_damage(snapshot.session.store, slice_):
         base, footer = _base(snapshot, slice_.base)
@@ -107,6 +107,11 @@ def show(
         dead = _places(snapshot, slice_, touched, merge_columns)
     rows = _merged(one, columns, pl.col(merge_columns.merge_key).is_in(touched.implode()))
     return ShownSlice(key, base if len(dead) < base.rows else None, dead, rows, footer)
+
+
+def _is_in_place(snapshot: Snapshot, base: DataFile) -> bool:
+    """Return False for an overwrite's base file that is only at its staging path yet: a mirror names the final path."""
+    return not base.staged or snapshot.session.store.stat(base.path) is not None
 
 
 def _base(snapshot: Snapshot, base: DataFile) -> tuple[DataFile, pq.FileMetaData]:

@@ -182,3 +182,19 @@ def test_positions_are_those_of_the_base_file(tmp_path: Path) -> None:
         keys = file.read(columns=["id"])["id"].to_numpy()
     assert sorted(keys[one.dead].tolist()) == [0, 4, 9]
     assert one.dead.dtype == np.int64
+
+
+def test_base_file_at_its_staging_path_is_merged(tmp_path: Path) -> None:
+    """Its process died between the commit and the file's rename, so readers of a mirror would not find the file."""
+    table = made(tmp_path, buckets=1)
+    table.upsert(rows(range(3), 1))
+    table.maintenance.compact()
+    snapshot = snapshot_of(table)
+    (slice_,) = snapshot.slices
+    assert slice_.base is not None
+    Path(table.uri, slice_.base.path).rename(Path(table.uri, "staged.parquet"))
+    moved = replace(slice_, base=replace(slice_.base, staged="staged.parquet"))
+    (one,) = all_shown(replace(snapshot, slices=(moved,)))
+    assert one.base is None
+    assert one.rows is not None
+    assert one.rows.num_rows == 3
