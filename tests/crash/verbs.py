@@ -248,6 +248,7 @@ VERBS: Final = {
     "erase": Verb(lambda w, t: t.maintenance.erase(where="id = 'a'"), _no_savepoint),
     "restore": Verb(lambda w, t: t.maintenance.restore("s"), is_alone=True),
     "savepoint": Verb(lambda w, t: t.maintenance.savepoint("t"), is_refused_again=True, without=NO_DELETES),
+    "mirror": Verb(lambda w, t: t.mirror("delta"), without=NO_DELETES),
     "migrate": Verb(_migrate, is_alone=True),
     "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
     "alter": Verb(_alter, is_refused_again=True, without=NO_DELETES),
