@@ -71,10 +71,12 @@ class Delta:
     def mode(self) -> str:
         return self.deletes
 
-    @property
-    def is_whole(self) -> bool:
-        """True if slices with logs are merged whole."""
-        return self.deletes == REWRITE
+    def merges_whole(self, partition: str) -> bool:
+        """Return True if slices with logs are merged whole.
+
+        polars compares a vector's percent-encoded path with the plain one, and ignores the vector if they differ.
+        """
+        return self.deletes == REWRITE or _encoded(partition) != partition
 
     def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
         return stands(stored, in_file)

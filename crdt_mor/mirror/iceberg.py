@@ -84,7 +84,6 @@ class Iceberg:
     config: TableConfig
     stored: pa.Schema
     mode: str = "position deletes"
-    is_whole: bool = False
 
     @classmethod
     def of(cls, session: Session, value: Timeline) -> Iceberg:
@@ -162,6 +161,10 @@ class Iceberg:
 
     def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
         return stands(stored, in_file)
+
+    def merges_whole(self, partition: str) -> bool:  # noqa: ARG002 - of the protocol
+        """Return True if slices with logs are merged whole."""
+        return False
 
     def require_types(self, columns: Sequence[MirrorColumn]) -> None:
         """Raise `UnsupportedFeatureError` for a column that Iceberg cannot show."""

@@ -140,9 +140,8 @@ class Kind(Protocol):
         """The options that change files. A head of another mode is replaced wholly."""
         ...
 
-    @property
-    def is_whole(self) -> bool:
-        """True if slices with logs are merged whole."""
+    def merges_whole(self, partition: str) -> bool:
+        """Return True if slices with logs are merged whole in this partition."""
         ...
 
     def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:

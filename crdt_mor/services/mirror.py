@@ -119,7 +119,7 @@ def _refreshed(session: Session, snapshot: Snapshot, format: str, deletes: str |
     kind.require_types(moment.columns)
 
     def shown(key: SliceKey) -> ShownSlice:
-        return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.is_whole)
+        return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
 
     return session.run(refresh(kind, moment, shown, anew=anew))
 

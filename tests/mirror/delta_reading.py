@@ -38,7 +38,7 @@ def steps_of(table: Table, kind: Delta = VECTORS, snapshot: Snapshot | None = No
     slices, moment = {one.group: one for one in seen.slices}, moment_of(seen)
 
     def shown(key: SliceKey) -> ShownSlice:
-        return show(seen, slices[key.group], moment.columns, kind.stands, whole=kind.is_whole)
+        return show(seen, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
 
     return refresh(kind, moment, shown)
 

@@ -387,3 +387,17 @@ def test_mirror_of_a_table_created_anew_is_replaced(tmp_path: Path) -> None:
     shutil.move(moved, log)
     mirrored(again)
     assert by_delta_rs(again) == by_polars(again) == scanned(again)
+
+
+def test_mirror_in_partitions_that_urls_encode_has_each_row_once_in_polars(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key=["id", "part"], partition_by="part", buckets=1)
+    parts = ("us", "ü p+1", "50%")
+    table.upsert(pa.table({"id": range(30), "part": [parts[i % 3] for i in range(30)]}, schema=schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": [0, 1, 2], "part": list(parts)}, schema=schema))
+    table.delete(pa.table({"id": [3, 4, 5], "part": list(parts)}))
+
+    mirrored(table)
+
+    assert by_polars(table) == scanned(table)
