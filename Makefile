@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions check-engines bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ check-spark: setup  ## The tests on Spark in threads and on a cluster of process
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)
+
+check-engines: setup  ## Other engines read mirrors of tables of every shape; needs Java 17 and Maven (ARGS=--long for more slices)
+	$(BIN)/python -m tests.engines all $(ARGS)
 
 check-lowest: setup  ## The fast tier on the lowest versions that pyproject.toml promises: requirements-lowest.txt
 	$(BIN)/python -m tests.environments lowest $(ARGS)

@@ -1,0 +1,52 @@
+"""Reads that an engine refuses, or gets wrong, with the engine's own words: docs/engines.md says the same.
+
+Every other read must give the rows of `scan()`. A listed read that gives them fails, too: then its line goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Known:
+    """An engine's failure at a mirror.
+
+    Attributes:
+        words: a part of its message.
+        shapes: None means all.
+        filtered: None means both reads.
+        sometimes: True if the engine also gives the right rows, by the layout of the files.
+    """
+
+    engine: str
+    mirror: str
+    words: str
+    shapes: frozenset[str] | None = None
+    but: frozenset[str] = frozenset()
+    filtered: bool | None = None
+    sometimes: bool = False
+
+    def about(self, engine: str, mirror: str, shape: str, *, filtered: bool) -> bool:
+        """Return True if this read is one of the listed ones."""
+        named = (self.shapes is None or shape in self.shapes) and shape not in self.but
+        return (engine, mirror) == (self.engine, self.mirror) and named and self.filtered in (None, filtered)
+
+
+COLUMNS = frozenset({"columns"})
+EMPTY = frozenset({"empty"})
+
+KNOWN: tuple[Known, ...] = (
+    Known("polars-delta", "delta", "requires reader features ['columnMapping']", COLUMNS),
+    Known("polars-delta", "delta-rewrite", "requires reader features ['columnMapping']", COLUMNS),
+    Known("delta-rs-pyarrow", "delta", "not yet supported by the deltalake reader"),
+    Known("delta-rs-pyarrow", "delta-rewrite", "not yet supported by the deltalake reader", COLUMNS),
+    Known("datafusion-delta", "delta", "DeltaScanExec rejects node CooperativeExec", but=EMPTY, filtered=False),
+    Known("daft-iceberg", "iceberg", "DaftError::CorruptFile", but=EMPTY, sometimes=True),
+    Known("daft-delta", "delta", "Delta Lake deletion vectors are not yet supported"),
+)
+
+
+def expected(engine: str, mirror: str, shape: str, *, filtered: bool) -> Known | None:
+    """The listed failure of a read."""
+    return next((known for known in KNOWN if known.about(engine, mirror, shape, filtered=filtered)), None)

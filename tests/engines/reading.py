@@ -1,0 +1,56 @@
+"""One engine reads all mirrors in a process of its own and prints a line of JSON for each read.
+
+    python -m tests.engines.reading ENGINE FOLDER
+
+The first line has the engine's version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.engines.engine import Engine, Mirrored, built
+from tests.engines.judging import bare, difference
+
+
+def engines() -> tuple[Engine, ...]:
+    """Every engine; the modules import an engine's package only when it reads."""
+    from tests.engines.light import LIGHT
+    from tests.engines.spark import SPARK
+
+    return (*LIGHT, *SPARK)
+
+
+def judged(engine: Engine, mirrored: Mirrored, where: str | None) -> tuple[str, str]:
+    """The verdict on one read, and its text."""
+    try:
+        got = engine.read(mirrored, where)
+    except BaseException as refusal:  # noqa: BLE001 - Rust's panics are no Exception
+        return "refused", f"{type(refusal).__name__}: {' '.join(str(refusal).split())}"
+    want = mirrored.expected(filtered=where is not None)
+    wrong = difference(got, want, bare) if engine.bare else difference(got, want)
+    return ("wrong", wrong) if wrong else ("equal", f"{want.num_rows} rows")
+
+
+def tell(**said: object) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def main(name: str, folder: str) -> None:
+    (engine,) = (engine for engine in engines() if engine.name == name)
+    tell(version=version(engine.package))
+    for mirror in engine.mirrors:
+        for mirrored in built(Path(folder).absolute(), mirror):
+            for where in (None, mirrored.where):
+                verdict, text = judged(engine, mirrored, where)
+                tell(mirror=mirror, shape=mirrored.shape, filtered=where is not None, verdict=verdict, text=text)
+    os._exit(0)  # the threads of some engines do not end
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
