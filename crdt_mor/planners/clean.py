@@ -10,6 +10,7 @@ logs go, unless an earlier view still needs them:
         with the logs of commits requested since
     an open plan         its executors read commits completed by its barrier
     a savepoint          shows commits completed by its moment; Hudi's savepoints list their files
+    a mirror             keeps snapshots, which name base files
     a reader             that began a moment ago may read files that the mark allowed then
 
 The event that schedules a clean moves the marks, and they never move back. A file that may go by this value may
@@ -271,11 +272,13 @@ def plan_cleaning(
     listed_paths: Collection[str] | None,
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
+    mirrored: Collection[str] = (),
 ) -> Cleaning:
     """Compute the effect of a clean. No file goes that a view from the marks on needs.
 
     Args:
         listed_paths: paths of listed data files; None if all named files exist.
+        mirrored: paths that kept snapshots of mirrors name. The value keeps the commits of these files.
         groups: later marks of single file groups, without protection for readers.
     """
     retention = moved_marks(value, policy.mark(value, completions, now_ms), groups)
@@ -283,12 +286,15 @@ def plan_cleaning(
     marks = dict(retention.groups)  # marks of erasures spare no reader
     for group, mark in (groups or {}).items():  # also marks before the table's own
         marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
-    going = _among(needless_files(value, completions, before, marks, saved), listed_paths)
+    needless = needless_files(value, completions, before, marks, saved)
+    going = _among([file for file in needless if file.path not in mirrored], listed_paths)
+    held = {file.path for file in needless if file.path in mirrored}
+    since = min([before, *(c.completed for c in completions if any(file.path in held for file in c.files))])
     unneeded = needless_files(
         replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)
     )
     spared = max(0, len(_among(unneeded, listed_paths)) - len(going))
-    return Cleaning(retention, tuple(going), spared, EPOCH if saved else before)
+    return Cleaning(retention, tuple(going), spared, EPOCH if saved else since)
 
 
 def _among(files: Sequence[DataFile], listed_paths: Collection[str] | None) -> list[DataFile]:

@@ -72,6 +72,7 @@ class _Listed:
     now_ms: int
     there: frozenset[str] | None
     saved: Collection[str]
+    mirrored: frozenset[str] = frozenset()
 
 
 class Cleaner:
@@ -108,7 +109,7 @@ class Cleaner:
         found = self._cleaning(value, needed)
         if found.files:
             there = _there(session)
-            self._listed = replace(self._listed, there=there, saved={*self._listed.saved, *self._mirrored(there)})
+            self._listed = replace(self._listed, there=there, mirrored=self._mirrored(there))
             found = self._cleaning(value, needed)
         commits = (c for c in session.views.completions(known, needed) if is_commit(c))
         passed = any(known.retention.since < commit.completed <= found.retention.since for commit in commits)
@@ -149,11 +150,11 @@ class Cleaner:
 
     def _look(self) -> _Listed:
         now_ms, there = self._clock(), _there(self._session)
-        return _Listed(now_ms, there, {*saved_files(self._session), *self._mirrored(there)})
+        return _Listed(now_ms, there, saved_files(self._session), self._mirrored(there))
 
-    def _mirrored(self, there: Collection[str]) -> Collection[str]:
+    def _mirrored(self, there: Collection[str]) -> frozenset[str]:
         """Return the files that mirrors need. An erasure removes them, too, and the next refresh drops them."""
-        return files_needed(self._session, there) if self._groups is None else ()
+        return files_needed(self._session, there) if self._groups is None else frozenset()
 
     def _clock(self) -> int:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
@@ -171,7 +172,9 @@ class Cleaner:
         groups = self._groups(value) if self._groups is not None else None
         listed = self._listed
         assert listed is not None, "list the table before computing a clean from a value"
-        found = plan_cleaning(value, completions, self._policy, listed.now_ms, listed.there, listed.saved, groups)
+        found = plan_cleaning(
+            value, completions, self._policy, listed.now_ms, listed.there, listed.saved, groups, listed.mirrored
+        )
         self._spared = found.spared
         return found
 
