@@ -75,7 +75,7 @@ LIBRARIES: dict[str, set[str]] = {
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},
     "pyspark_crdt_mor": set(),
-    "readers": {"numpy", "polars", "pyarrow", "pyspark"},
+    "readers": {"numpy", "polars", "pyarrow", "pyiceberg", "pyspark"},
 }
 
 OURS = {"crdt_mor", "pyspark_crdt_mor", "tests", "benches"}

@@ -1,0 +1,189 @@
+"""Iceberg catalogs: an entry that names a table's Iceberg mirror, for engines that open tables by name.
+
+    load the entry ── none ──► refresh the mirror and register its metadata file
+         │
+         ├─ refresh the mirror            so the mirror is never older than the loaded entry
+         └─ commit what the entry lacks, if the entry is unchanged ── lost ──► load the entry again
+
+The catalog puts metadata files of its own beside the mirror's, and the mirror's stay as they are. The mirror's number
+grows with each refresh, and the entry never moves to a lower one. `catalog_steps.py` computes the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from crdt_mor import Opening, Table
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.readers.catalog_steps import NUMBER, VERSION, number_of, requirements, updates
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as Entry
+
+_METADATA: Final = "/metadata/"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The result of a registration.
+
+    Attributes:
+        name: Of the table in the catalog.
+        action: `registered` for a new entry, `moved`, or `unchanged`.
+        version: The version of the table that the entry shows.
+        metadata: Address of the metadata file that the entry names.
+    """
+
+    name: str
+    action: Literal["registered", "moved", "unchanged"]
+    version: int
+    metadata: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.action}: the catalog shows version {self.version}. metadata={self.metadata}"
+
+
+def register(table: Table, catalog: Catalog, name: str) -> Registered:
+    """Refresh a table's Iceberg mirror and make a catalog's entry show it.
+
+    The first call registers the mirror's metadata file, later calls move the entry. Any number of processes may call it
+    at once. The catalog needs access to the table's files.
+
+    Args:
+        table: the table.
+        catalog: a catalog of pyiceberg.
+        name: namespace and table, such as "lake.events". A missing namespace is created.
+
+    Raises:
+        InvalidInputError: the name belongs to another table, or to an entry that other engines changed too much.
+    """
+    identifier = _identifier(catalog, name)
+    while True:
+        entry = _loaded(catalog, identifier)
+        uri = table.mirror("iceberg").uri
+        if entry is None:
+            new = _registered(catalog, identifier, uri)
+            if new is not None:
+                return _told(new, "registered")
+            continue
+        ours = _metadata_at(entry, uri)
+        missing = updates(entry.metadata, ours)
+        if not missing:
+            return _told(entry, "unchanged")
+        if _committed(catalog, entry, ours, missing):
+            return _told(catalog.load_table(identifier), "moved")
+
+
+def open_table(
+    catalog: Catalog,
+    name: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    opening: Opening | None = None,
+) -> Table:
+    """Open a table by its name in a catalog.
+
+    Args:
+        catalog: a catalog of pyiceberg.
+        name: namespace and table, such as "lake.events".
+        storage_options, opening: as for `Table`.
+
+    Raises:
+        InvalidInputError: the catalog lacks the name, or `register` did not make its entry.
+    """
+    entry = _loaded(catalog, _identifier(catalog, name))
+    if entry is None:
+        raise InvalidInputError(f"the catalog has no table of this name: check `name`. name={name!r}")
+    if NUMBER not in entry.properties:
+        raise InvalidInputError(
+            f"the catalog's table is no mirror of crdt_mor: open it with pyiceberg. name={name!r} "
+            f"location={entry.location()}"
+        )
+    return Table(entry.location(), storage_options=storage_options, opening=opening)
+
+
+def _identifier(catalog: Catalog, name: str) -> tuple[str, ...]:
+    identifier = catalog.identifier_to_tuple(name)
+    if len(identifier) < 2 or not all(identifier):
+        raise InvalidInputError(f"`name` needs a namespace and a table, such as 'lake.events'. name={name!r}")
+    return identifier
+
+
+def _loaded(catalog: Catalog, identifier: tuple[str, ...]) -> Entry | None:
+    from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchIcebergTableError as error:
+        raise InvalidInputError(
+            "the catalog's table of this name is no Iceberg table: choose another `name`. "
+            f"name={'.'.join(identifier)!r}"
+        ) from error
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
+def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:
+    """Return the new entry; None if another process was first."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
+
+    try:
+        catalog.load_namespace_properties(identifier[:-1])
+    except NoSuchNamespaceError:
+        catalog.create_namespace_if_not_exists(identifier[:-1])
+    try:
+        return catalog.register_table(identifier, uri)
+    except TableAlreadyExistsError:
+        catalog.load_table(identifier)  # raises if the name belongs to a view, for example
+        return None
+
+
+def _metadata_at(entry: Entry, uri: str) -> Any:
+    """Read the mirror's metadata with the catalog's access to files; refuse an entry of another table."""
+    from pyiceberg.serializers import FromInputFile
+
+    root = uri.rpartition(_METADATA)[0]
+    if entry.location().rstrip("/") != root:
+        raise _another(entry, root)
+    ours = FromInputFile.table_metadata(entry.io.new_input(uri))
+    if entry.metadata.table_uuid != ours.table_uuid:
+        raise _another(entry, root)
+    if number_of(entry.metadata) > number_of(ours):
+        raise InvalidInputError(
+            "the catalog's entry is newer than the table's mirror, as after a restore from a backup: drop the entry "
+            f"without its files, then register again. name={_name(entry)!r} entry={number_of(entry.metadata)} "
+            f"mirror={number_of(ours)}"
+        )
+    return ours
+
+
+def _another(entry: Entry, root: str) -> InvalidInputError:
+    return InvalidInputError(
+        "the catalog's table of this name is another table: choose another `name`, or drop the entry without its "
+        f"files. name={_name(entry)!r} uuid={entry.metadata.table_uuid} location={entry.location()} table={root}"
+    )
+
+
+def _committed(catalog: Catalog, entry: Entry, ours: Any, missing: tuple[Any, ...]) -> bool:
+    """Return False if another process changed the entry first."""
+    from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+    try:
+        catalog.commit_table(entry, requirements(entry.metadata, missing), missing)
+    except (CommitFailedException, CommitStateUnknownException):
+        now = catalog.load_table(entry.name())
+        if now.metadata_location == entry.metadata_location:
+            raise
+        return not updates(now.metadata, ours)
+    return True
+
+
+def _told(entry: Entry, action: Literal["registered", "moved", "unchanged"]) -> Registered:
+    return Registered(_name(entry), action, int(entry.properties[VERSION]), entry.metadata_location)
+
+
+def _name(entry: Entry) -> str:
+    return ".".join(entry.name())
