@@ -42,6 +42,7 @@ LEFT: Final = {
         "The migration is still under way, and writers may be turned away until it ends. Run the same command again to "
         "continue, or crdt-mor cancel-migration"
     ),
+    "mirror": "The mirror shows its earlier version, or already the newest. Run the same command again",
     "restore": "The table may be restored already: crdt-mor history shows it. Run the same command again to finish",
     "erase": "The erasure is unfinished: files may still hold the values. Run the same command again to finish it",
     **dict.fromkeys(

@@ -180,7 +180,7 @@ def grower(value: Timeline) -> Run:
     """Lets the schema grow by a column."""
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return tail.grow("grown", wall_ms, '[["n","long"]]') if as_it_was(tail) else None
+        return tail.grow("grown", wall_ms, '[["n","int64"]]') if as_it_was(tail) else None
 
     yield from PUBLISHER.publish(derive, value)
 
