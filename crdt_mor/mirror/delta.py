@@ -290,8 +290,8 @@ def _stats(footer: pq.FileMetaData, columns: Sequence[MirrorColumn], *, is_tight
     exact = {name: found for name, found in bounds.items() if found.least is not None}
     stats = {
         "numRecords": footer.num_rows,
-        "minValues": {name: _json(found.least, up=False) for name, found in exact.items()},
-        "maxValues": {name: _json(found.greatest, up=True) for name, found in exact.items()},
+        "minValues": {name: _json(found.least) for name, found in exact.items()},
+        "maxValues": {name: high for name, found in exact.items() if (high := _json_up(found.greatest)) is not None},
         "nullCount": {name: found.nulls for name, found in bounds.items() if found.nulls is not None},
         # Moments are rounded to milliseconds, so bounds are wide even without a vector.
         "tightBounds": is_tight and not any(isinstance(found.least, datetime) for found in exact.values()),
@@ -299,12 +299,21 @@ def _stats(footer: pq.FileMetaData, columns: Sequence[MirrorColumn], *, is_tight
     return json.dumps(stats, separators=(",", ":"), ensure_ascii=False)
 
 
-def _json(value: Any, *, up: bool) -> Any:
+def _json(value: Any) -> Any:
+    """Return a bound in Delta's form. A moment is rounded down to milliseconds."""
     if isinstance(value, datetime):
-        micros = value.microsecond % 1000
-        value += timedelta(microseconds=-micros if not up else (1000 - micros) % 1000)
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
+        return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _json_up(value: Any) -> Any:
+    """Return `_json` of a greatest value. A moment is rounded up; None in the last millisecond of the year 9999."""
+    if not isinstance(value, datetime):
+        return _json(value)
+    try:
+        return _json(value + timedelta(microseconds=-value.microsecond % 1000))
+    except OverflowError:
+        return None
 
 
 # --- putting a version --------------------------------------------------------------------------------------------

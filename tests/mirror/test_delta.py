@@ -266,6 +266,26 @@ def test_filters_find_every_row_by_the_bounds_of_files(tmp_path: Path) -> None:
     assert all("f" not in one["minValues"] and "id" in one["minValues"] for one in stats)
 
 
+def test_bounds_of_moments_at_both_ends_of_the_calendar_enclose_them(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    first, last = dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
+    table = made(tmp_path, schema, buckets=1)
+    table.upsert(pa.table({"id": [1, 2], "at": [first, first]}, schema=schema))
+    mirrored(table)
+    assert by_delta_rs(table) == by_polars(table) == scanned(table)
+    assert _moments_of(table) == {("0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z")}
+    table.upsert(pa.table({"id": [2], "at": [last]}, schema=schema))
+    table.maintenance.compact()
+    mirrored(table)
+    assert by_delta_rs(table) == by_polars(table) == scanned(table)
+    assert _moments_of(table) == {("0001-01-01T00:00:00.000Z", None)}, "no millisecond is at or above the last moment"
+
+
+def _moments_of(table: Table) -> set[tuple[str, str | None]]:
+    stats = [json.loads(file["stats"]) for file in state_of(table).files.values()]
+    return {(one["minValues"]["at"], one["maxValues"].get("at")) for one in stats}
+
+
 def test_one_changed_slice_of_many_costs_three_objects_and_ten_kilobytes(tmp_path: Path) -> None:
     table = made(tmp_path, buckets=100)
     table.upsert(rows(range(1000), 1))
