@@ -46,7 +46,7 @@ from crdt_mor.mirror.delta_types import (
     schema_json,
     stands,
 )
-from crdt_mor.mirror.delta_upkeep import checkpointed
+from crdt_mor.mirror.delta_upkeep import checkpointed, forgotten
 from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
 from crdt_mor.mirror.files import FOLDER, put_rows
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written
@@ -107,7 +107,8 @@ class Delta:
             for path, _ in own:
                 yield Delete(path)
             return None
-        more = yield from checkpointed(replay(state, number, actions))
+        state = replay(state, number, actions)
+        more = yield from (forgotten(state) if change.forgets else checkpointed(state))
         return Committed(number, (*own, (commit_path(number), len(data)), *more))
 
 

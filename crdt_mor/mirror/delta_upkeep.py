@@ -8,7 +8,7 @@ Versions below the oldest kept checkpoint are deleted, oldest first. Each step m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -40,22 +40,35 @@ def checkpointed(state: LogState) -> Steps[Objects]:
     if state.number - max(state.checkpoint, 0) < CHECKPOINT_EVERY:
         return ()
     try:
-        data, actions = checkpoint(state)
-        path, hint = checkpoint_path(state.number), json.dumps({"version": state.number, "size": actions}).encode()
-        if (yield Put(path, data)) is None:
-            return ()
-        yield Delete(LAST_CHECKPOINT)
-        yield Put(LAST_CHECKPOINT, hint, durable=False)
-        yield from _expire(state.number)
+        puts = yield from _put_checkpoint(state)
+        if puts:
+            listed: list[Stat] = yield List(LOG)
+            now_ms: int = yield StoreNow()
+            yield from _expire(listed, _first_kept(listed, state.number, now_ms))
     except (StorageUnavailableError, CommitUnknownError):
         return ()
+    return puts
+
+
+def forgotten(state: LogState) -> Steps[Objects]:
+    """Put a checkpoint and delete all earlier versions, whose statistics may contain erased values."""
+    puts = yield from _put_checkpoint(state)
+    yield from _expire((yield List(LOG)), state.number)
+    return puts
+
+
+def _put_checkpoint(state: LogState) -> Steps[Objects]:
+    """Put a checkpoint and the hint that names it; () if the checkpoint was there."""
+    data, actions = checkpoint(state)
+    path, hint = checkpoint_path(state.number), json.dumps({"version": state.number, "size": actions}).encode()
+    if (yield Put(path, data)) is None:
+        return ()
+    yield Delete(LAST_CHECKPOINT)
+    yield Put(LAST_CHECKPOINT, hint, durable=False)
     return (path, len(data)), (LAST_CHECKPOINT, len(hint))
 
 
-def _expire(newest: int) -> Steps[None]:
-    listed: list[Stat] = yield List(LOG)
-    now_ms: int = yield StoreNow()
-    first = _first_kept(listed, newest, now_ms)
+def _expire(listed: Sequence[Stat], first: int) -> Steps[None]:
     commits = [number for number in numbers(listed) if number < first]
     old = [checkpoint_path(number) for number in checkpoints(listed) if number < first]
     for path in [*map(commit_path, commits), *old]:

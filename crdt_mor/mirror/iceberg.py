@@ -139,7 +139,7 @@ class Iceberg:
         sequence = 1 if before is None else int(before.get("last-sequence-number", 0)) + 1
         made, puts = self._manifests(planned, specs, schema, snapshot_id, sequence, f"{moment.version}-{nonce}")
         manifests = [*planned.kept, *made]
-        old = [] if before is None else metadata.own_snapshots(before, moment.table_id, self.root)
+        old = [] if before is None or change.forgets else metadata.own_snapshots(before, moment.table_id, self.root)
         parent = old[-1]["snapshot-id"] if old else None
         listed = Put(
             f"{metadata.FOLDER}/snap-{snapshot_id}-{nonce}.avro",
@@ -149,7 +149,7 @@ class Iceberg:
             snapshot_id, f"{self.root}/{listed.path}", moment.version, moment.as_of, to_ms(moment.as_of),
             moment.table_id, self.mode, _totals(manifests),
         )  # fmt: skip
-        document = metadata.following(number, self.root, moment.uuid, before, shape, new, moment.now_ms)
+        document = metadata.following(number, self.root, moment.uuid, before, shape, new, old, moment.now_ms)
         committed = yield from _published(
             number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
         )

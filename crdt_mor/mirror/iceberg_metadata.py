@@ -162,18 +162,25 @@ def _specs_json(metadata: Json | None, specs: Iterable[Spec]) -> list[Json]:
 
 
 def following(
-    number: int, root: str, uuid: str, before: Json | None, shape: Shape, new: NewSnapshot, now_ms: int
+    number: int,
+    root: str,
+    uuid: str,
+    before: Json | None,
+    shape: Shape,
+    new: NewSnapshot,
+    old: Sequence[Json],
+    now_ms: int,
 ) -> Json:
     """Return the metadata with this number.
 
     Args:
-        before: the head's metadata at this place; its foreign snapshots are left out.
+        before: the head's metadata at this place.
+        old: its snapshots that may stay.
         now_ms: decides which snapshots are old.
     """
     schema, (spec, none) = schema_of(before, shape), specs_of(before, shape)
     sequence = 1 if before is None else int(before.get("last-sequence-number", 0)) + 1
     at_ms = new.at_ms if before is None else max(new.at_ms, int(before["last-updated-ms"]) + 1)
-    old = [] if before is None else own_snapshots(before, new.table_id, root)
     snapshots = [*kept(old, now_ms), _snapshot(new, sequence, at_ms, schema)]
     if len(snapshots) > 1:
         snapshots[-1]["parent-snapshot-id"] = snapshots[-2]["snapshot-id"]

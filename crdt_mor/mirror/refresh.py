@@ -116,12 +116,14 @@ class Change:
         slices: the slices that the head does not show.
         gone: file groups that the head shows and the moment does not.
         is_whole: nothing of the head stays, because it belongs to another table, engine or mode.
+        forgets: the mirror loses all earlier versions, because rows of them are erased.
     """
 
     moment: Moment
     slices: tuple[Written, ...]
     gone: frozenset[FileGroup]
     is_whole: bool
+    forgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +190,21 @@ class Refreshed:
 
 
 def refresh(
-    kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice], *, anew: bool = False
+    kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice], *, anew: bool = False, forgets: bool = False
 ) -> Steps[Refreshed]:
     """Make a mirror show a moment, or a later one if another process published it.
 
-    anew: replace the mirror wholly, whatever it shows: it is ahead of the table.
+    Args:
+        anew: replace the mirror wholly, whatever it shows: it is ahead of the table.
+        forgets: publish a version in any case, which is the mirror's only one.
     """
     written: dict[FileGroup, Written] = {}
     while True:
         head = yield from kind.head()
         stays = not anew and head is not None and head.table_id == moment.table_id
         is_shown = head is not None and not anew and shows(head, kind, moment)
+        if forgets and head is not None and (head.version, head.as_of) == (moment.version, moment.as_of):
+            is_shown = False
         if head is not None and stays and (is_shown or head.version > moment.version):
             yield from _remove(written.values())
             return Refreshed(head.number, head.version, head.as_of, is_behind=not is_shown)
@@ -213,7 +219,7 @@ def refresh(
                 del written[group]
             if any(key.group not in written for key in differing):
                 continue
-        change = Change(moment, tuple(written[key.group] for key in differing), gone, is_whole)
+        change = Change(moment, tuple(written[key.group] for key in differing), gone, is_whole, forgets)
         committed = yield from kind.commit(head, change)
         if committed is not None:
             used = frozenset(key.group for key in differing)

@@ -153,7 +153,7 @@ class Cleaner:
         return _Listed(now_ms, there, saved_files(self._session), self._mirrored(there))
 
     def _mirrored(self, there: Collection[str]) -> frozenset[str]:
-        """Return the files that mirrors need. An erasure removes them, too, and the next refresh drops them."""
+        """Return the files that mirrors need. An erasure removes them: its mirrors show newer files."""
         return files_needed(self._session, there) if self._groups is None else frozenset()
 
     def _clock(self) -> int:

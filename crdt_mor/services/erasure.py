@@ -2,9 +2,10 @@
 
     1. settle    void and delete posts, and wait until no write older than the delete is pending
     2. fold      compact the file groups that may hold the rows; a stable delete leaves neither row nor tombstone
-    3. wait      for older writes: their transactions may still read the rows
-    4. clean     start the history of these file groups now, and delete their older files
-    5. prove     list the files: nothing of the rows remains, and no power cut restores any (erasure_proof.py)
+    3. mirrors   show the folded rows alone, and lose their earlier versions
+    4. wait      for older writes: their transactions may still read the rows
+    5. clean     start the history of these file groups now, and delete their older files
+    6. prove     list the files: nothing of the rows remains, and no power cut restores any (erasure_proof.py)
 
 The note of an erasure, put before its delete and removed at the end, names file groups, never keys. The next
 erasure of any process finds it and finishes an erasure that died or gave up waiting. Each step reads its
@@ -43,7 +44,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.erasure import Erasure, history_begins
-from crdt_mor.services import service
+from crdt_mor.services import mirror, service
 from crdt_mor.services.clean import Cleaner, saved_files
 from crdt_mor.services.compaction import compaction_of
 from crdt_mor.services.compaction_finish import finish as finish_plan
@@ -167,6 +168,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     before = files_of(session, groups)
     started_ms = session.store.now_ms()
     marks = _fold(session, stable_at, patience)
+    mirror.forget(session)
     if marks:
         last = max(marks.values())
         await_writes(session, last, patience, "began when the rows were still there, and may be reading them")

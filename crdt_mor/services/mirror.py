@@ -21,8 +21,9 @@ from crdt_mor.mirror.iceberg_metadata import metadata_path
 from crdt_mor.mirror.refresh import Kind, Moment, Refreshed, refresh, shows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
 from crdt_mor.mirror.sweep import files_needed as mirror_files
+from crdt_mor.mirror.sweep import forget as forget_files
 from crdt_mor.mirror.sweep import sweep
-from crdt_mor.model.instant import InstantTime, to_datetime
+from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.policies import MIRRORS
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
@@ -89,6 +90,27 @@ def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrore
             return _told(session, format, done)
 
 
+def forget(session: Session) -> None:
+    """Make each mirror of the table show its newest version alone, and delete the rows of earlier ones."""
+    for name in MIRRORS:
+        done, ahead = Refreshed(0, -1, EPOCH), -1
+        while not done.puts and _is_there(session, name):
+            snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+            done = _refreshed(session, snapshot, name, None, anew=ahead > snapshot.value.version, forgets=True)
+            ahead = done.version
+        if done.puts:
+            session.run(forget_files(address_of(session.store, session.uri), done.version))
+
+
+def _is_there(session: Session, format: str) -> bool:
+    kind = Delta() if format == "delta" else Iceberg.of(session, session.known_tail())
+    try:
+        head = session.run(kind.head())
+    except InvalidInputError:  # another table of Delta's
+        return False
+    return head is not None and bool(head.table_id)
+
+
 def shows_newest(session: Session, format: str) -> bool:
     """Return True if a refresh would find nothing to do."""
     snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
@@ -113,7 +135,9 @@ def _check(format: str, deletes: str | None) -> None:
         raise InvalidInputError(f"deletes is an option of Delta mirrors: leave it out. deletes={deletes!r:.100}")
 
 
-def _refreshed(session: Session, snapshot: Snapshot, format: str, deletes: str | None, *, anew: bool) -> Refreshed:
+def _refreshed(
+    session: Session, snapshot: Snapshot, format: str, deletes: str | None, *, anew: bool, forgets: bool = False
+) -> Refreshed:
     moment, slices = moment_of(snapshot), {one.group: one for one in snapshot.slices}
     kind = _kind(session, snapshot.value, format, deletes)
     kind.require_types(moment.columns)
@@ -121,7 +145,7 @@ def _refreshed(session: Session, snapshot: Snapshot, format: str, deletes: str |
     def shown(key: SliceKey) -> ShownSlice:
         return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
 
-    return session.run(refresh(kind, moment, shown, anew=anew))
+    return session.run(refresh(kind, moment, shown, anew=anew, forgets=forgets))
 
 
 def moment_of(snapshot: Snapshot) -> Moment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,7 +16,9 @@ from tests.mirror.shapes import SCHEMA, rows
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_clean_of_a_mirrored_table_keeps_the_base_files_of_the_mirror(tmp_path: Path, format: str) -> None:
+def test_clean_of_a_mirrored_table_keeps_the_base_files_of_the_mirror(
+    tmp_path: Path, format: Literal["delta", "iceberg"]
+) -> None:
     table = Table.create(str(tmp_path), SCHEMA, key="id", buckets=1)
     table.upsert(rows(range(6), 1))
     table.maintenance.compact()

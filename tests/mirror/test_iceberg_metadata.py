@@ -30,7 +30,15 @@ from crdt_mor.mirror.iceberg_manifests import (
     read_list,
     read_manifest,
 )
-from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape, following, kept, number_of, specs_of
+from crdt_mor.mirror.iceberg_metadata import (
+    NewSnapshot,
+    Shape,
+    following,
+    kept,
+    number_of,
+    own_snapshots,
+    specs_of,
+)
 from crdt_mor.mirror.iceberg_plan import keys_shown, plan
 from crdt_mor.mirror.iceberg_types import HIGHEST_ID, iceberg_type, name_mapping, schema_fields
 from crdt_mor.mirror.slices import SliceKey
@@ -63,7 +71,9 @@ def line(*shapes: Shape, at_ms: Sequence[int] | None = None, now_ms: int = 0) ->
     for number, shape in enumerate(shapes, 1):
         moment = number * 1000 if at_ms is None else at_ms[number - 1]
         new = snapshot(number, moment)
-        found.append(following(number, ROOT, UUID, found[-1] if found else None, shape, new, now_ms))
+        before = found[-1] if found else None
+        old = [] if before is None else own_snapshots(before, "t", ROOT)
+        found.append(following(number, ROOT, UUID, before, shape, new, old, now_ms))
     return found
 
 
