@@ -173,9 +173,9 @@ class Iceberg:
     def _shape(self, change: Change, before: Json | None) -> Shape:
         columns = change.moment.columns
         footers = [one.shown.footer for one in change.slices if one.shown.footer is not None]
-        in_files = {name for footer in footers for name in footer.schema.to_arrow_schema().names}
+        in_files = {field.name: field for footer in footers for field in footer.schema.to_arrow_schema()}
         old = [] if before is None else json.loads(before.get("properties", {}).get(metadata.MAPPING, "[]"))
-        mapping = name_mapping(columns, [*self.stored.names, *sorted(in_files)], old)
+        mapping = name_mapping(columns, [*in_files.values(), *self.stored], old)
         return Shape(schema_fields(columns), mapping, self._partition(columns), change.moment.types)
 
     def _partition(self, columns: Sequence[MirrorColumn]) -> tuple[tuple[int, str, str], ...]:

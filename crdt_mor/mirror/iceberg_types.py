@@ -101,22 +101,46 @@ def _paths(column: MirrorColumn, above: str = "") -> Iterator[str]:
         yield from _paths(child, f"{path}.")
 
 
-def name_mapping(columns: Sequence[MirrorColumn], others: Iterable[str], before: Sequence[Json] = ()) -> list[Json]:
+def name_mapping(
+    columns: Sequence[MirrorColumn], others: Iterable[pa.Field], before: Sequence[Json] = ()
+) -> list[Json]:
     """Return the ids of columns by their names in files.
 
     Args:
         columns: the visible columns.
-        others: further names in files. They get ids that no schema contains, as Hudi's five columns do.
+        others: further columns in files. They and their fields get ids that no schema contains, as Hudi's columns do.
         before: the last mapping, with columns that were dropped since; older snapshots show them.
     """
     mapped = [_mapped(column) for column in columns]
     known = {column.stored for column in columns}
     gone = [entry for entry in before if known.isdisjoint(entry["names"])]
     known |= {name for entry in gone for name in entry["names"]}
-    unknown = [name for name in dict.fromkeys([*META_COLUMNS, *others]) if name not in known]
-    first = max((entry["field-id"] + 1 for entry in gone), default=0)
-    ids = count(max(META_IDS, first))
-    return [*gone, *({"field-id": next(ids), "names": [name]} for name in unknown), *mapped]
+    unknown = {field.name: field for field in [*map(_text, META_COLUMNS), *others] if field.name not in known}
+    ids = count(max([META_IDS, *(id_ + 1 for entry in gone for id_ in _ids(entry))]))
+    return [*gone, *(_other(field, ids) for field in unknown.values()), *mapped]
+
+
+def _text(name: str) -> pa.Field:
+    return pa.field(name, pa.string())
+
+
+def _ids(entry: Json) -> Iterator[int]:
+    yield entry["field-id"]
+    for inner in entry.get("fields", ()):
+        yield from _ids(inner)
+
+
+def _other(field: pa.Field, ids: Iterator[int]) -> Json:
+    """Return the entry of a column in files that the schema lacks. pyiceberg wants the fields inside, too."""
+    entry = {"field-id": next(ids), "names": [field.name]}
+    kind = field.type
+    if pt.is_struct(kind):
+        inner = list(kind)
+    elif pt.is_map(kind):
+        inner = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+    else:
+        inner = [pa.field("element", kind.value_type)] if pt.is_list(kind) else []
+    return {**entry, "fields": [_other(one, ids) for one in inner]} if inner else entry
 
 
 def _mapped(column: MirrorColumn) -> Json:

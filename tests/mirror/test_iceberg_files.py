@@ -52,6 +52,15 @@ def test_mirror_of_files_without_field_ids_equals_the_scan(tmp_path: Path, monke
     assert by_pyiceberg(table, first) == before  # with the dropped column
 
 
+def test_first_mirror_after_a_nested_column_was_dropped_equals_the_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = without_ids(tmp_path, monkeypatch)
+    table.alter(drop=["l", "m"])
+    mirrored(table)
+    assert by_pyiceberg(table) == by_polars(table) == scanned(table)
+
+
 @pytest.mark.slow
 def test_mirror_of_files_without_field_ids_in_duckdb_equals_the_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -120,12 +120,12 @@ def test_columns_whose_names_join_to_one_are_refused() -> None:
 
 
 def test_name_mapping_gives_every_name_an_id_of_its_own() -> None:
-    mapping = name_mapping([ID, NESTED, LIST], ["id", "gone"])
-    again = name_mapping([ID, LIST], ["other"], mapping)
+    mapping = name_mapping([ID, NESTED, LIST], [pa.field("id", pa.int64()), pa.field("gone", pa.list_(pa.int64()))])
+    again = name_mapping([ID, LIST], [pa.field("other", pa.string())], mapping)
 
     for found in (mapping, again):
         names = [name for entry in found for name in entry["names"]]
-        ids = [entry["field-id"] for entry in found]
+        ids = [entry["field-id"] for top in found for entry in (top, *top.get("fields", ()))]
         assert {*META_COLUMNS, "id", "s", "l", "gone"} <= {*names}
         assert len({*names}) == len(names)
         assert len({*ids}) == len(ids)
