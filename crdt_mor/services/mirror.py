@@ -24,7 +24,7 @@ from crdt_mor.mirror.sweep import files_needed as mirror_files
 from crdt_mor.mirror.sweep import forget as forget_files
 from crdt_mor.mirror.sweep import sweep
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
-from crdt_mor.model.policies import MIRRORS
+from crdt_mor.model.policies import MIRRORS, plural
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.open import address_of
@@ -62,7 +62,7 @@ class Mirrored:
     replaced: int | None = None
 
     def __str__(self) -> str:
-        put = f", wrote {self.objects:,} objects, {self.bytes:,} bytes" if self.objects else ", nothing was to do"
+        put = f", wrote {plural(self.objects, 'object', ',')}, {self.bytes:,} bytes" if self.objects else ", nothing was to do"
         lost = "" if self.replaced is None else f"; replaced version {self.replaced}, which another engine wrote"
         return (
             f"{self.format} mirror shows version {self.version} of {to_datetime(self.as_of):%Y-%m-%d %H:%M:%S} UTC"
