@@ -7,7 +7,7 @@ columns has none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ def _paths(column: MirrorColumn, above: str = "") -> Iterator[str]:
 
 
 def name_mapping(
-    columns: Sequence[MirrorColumn], others: Iterable[pa.Field], before: Sequence[Json] = ()
+    columns: Sequence[MirrorColumn], others: Sequence[pa.Field], before: Sequence[Json] = ()
 ) -> list[Json]:
     """Return the ids of columns by their names in files.
 
@@ -117,7 +117,9 @@ def name_mapping(
     known |= {name for entry in gone for name in entry["names"]}
     unknown = {field.name: field for field in [*map(_text, META_COLUMNS), *others] if field.name not in known}
     ids = count(max([META_IDS, *(id_ + 1 for entry in gone for id_ in _ids(entry))]))
-    return [*gone, *(_other(field, ids) for field in unknown.values()), *mapped]
+    in_files = {field.name: field for field in others}
+    complete = [_completed(entry, in_files.get(entry["names"][0]), ids) for entry in gone]
+    return [*complete, *(_other(field, ids) for field in unknown.values()), *mapped]
 
 
 def _text(name: str) -> pa.Field:
@@ -132,15 +134,23 @@ def _ids(entry: Json) -> Iterator[int]:
 
 def _other(field: pa.Field, ids: Iterator[int]) -> Json:
     """Return the entry of a column in files that the schema lacks. pyiceberg wants the fields inside, too."""
-    entry = {"field-id": next(ids), "names": [field.name]}
-    kind = field.type
+    return _completed({"field-id": next(ids), "names": [field.name]}, field, ids)
+
+
+def _completed(entry: Json, field: pa.Field | None, ids: Iterator[int]) -> Json:
+    """Add the fields inside a file's column that its entry lacks."""
+    known = {one["names"][0]: one for one in entry.get("fields", ())}
+    for one in () if field is None else _inside(field.type):
+        known[one.name] = _completed(known[one.name], one, ids) if one.name in known else _other(one, ids)
+    return {**entry, "fields": [*known.values()]} if known else entry
+
+
+def _inside(kind: pa.DataType) -> list[pa.Field]:
     if pt.is_struct(kind):
-        inner = list(kind)
-    elif pt.is_map(kind):
-        inner = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-    else:
-        inner = [pa.field("element", kind.value_type)] if pt.is_list(kind) else []
-    return {**entry, "fields": [_other(one, ids) for one in inner]} if inner else entry
+        return list(kind)
+    if pt.is_map(kind):
+        return [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+    return [pa.field("element", kind.value_type)] if pt.is_list(kind) else []
 
 
 def _mapped(column: MirrorColumn) -> Json:

@@ -62,7 +62,11 @@ class Mirrored:
     replaced: int | None = None
 
     def __str__(self) -> str:
-        put = f", wrote {plural(self.objects, 'object', ',')}, {self.bytes:,} bytes" if self.objects else ", nothing was to do"
+        put = (
+            f", wrote {plural(self.objects, 'object', ',')}, {self.bytes:,} bytes"
+            if self.objects
+            else ", nothing was to do"
+        )
         lost = "" if self.replaced is None else f"; replaced version {self.replaced}, which another engine wrote"
         return (
             f"{self.format} mirror shows version {self.version} of {to_datetime(self.as_of):%Y-%m-%d %H:%M:%S} UTC"

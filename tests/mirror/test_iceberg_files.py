@@ -5,6 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -57,6 +58,25 @@ def test_first_mirror_after_a_nested_column_was_dropped_equals_the_scan(
 ) -> None:
     table = without_ids(tmp_path, monkeypatch)
     table.alter(drop=["l", "m"])
+    mirrored(table)
+    assert by_pyiceberg(table) == by_polars(table) == scanned(table)
+
+
+def test_mirror_after_a_nested_column_grew_and_was_dropped_equals_the_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_file, "with_field_ids", lambda columns, _: columns)
+    table = Table.create(str(tmp_path), {"id": pl.Int64, "st": pl.Struct({"x": pl.Int32})}, key="id", buckets=1)
+    table.upsert(pl.DataFrame({"id": [1], "st": [{"x": 1}]}, {"id": pl.Int64, "st": pl.Struct({"x": pl.Int32})}))
+    table.maintenance.compact()
+    mirrored(table)
+    grown = pl.DataFrame(
+        {"id": [2], "st": [{"x": 1, "y": 2}]}, {"id": pl.Int64, "st": pl.Struct({"x": pl.Int32, "y": pl.Int32})}
+    )
+    table.upsert(grown, schema_mode="merge")
+    table.maintenance.compact()
+    table.upsert(grown)
+    table.alter(drop=["st"])
     mirrored(table)
     assert by_pyiceberg(table) == by_polars(table) == scanned(table)
 
