@@ -59,7 +59,12 @@ def metadata_uri(table: Table, number: int | None = None) -> str:
     return f"{root_of(table)}/metadata/v{own}.metadata.json"
 
 
+def require_pyiceberg() -> None:
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not in this environment")
+
+
 def by_pyiceberg(table: Table, snapshot_id: int | None = None, row_filter: str | None = None) -> list[str]:
+    require_pyiceberg()
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.table import StaticTable
 
@@ -68,6 +73,7 @@ def by_pyiceberg(table: Table, snapshot_id: int | None = None, row_filter: str |
 
 
 def by_polars(table: Table) -> list[str]:
+    require_pyiceberg()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an optional planner is missing
         return in_order(pl.scan_iceberg(metadata_uri(table)).collect().to_arrow().to_pylist())

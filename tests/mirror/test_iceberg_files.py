@@ -11,7 +11,15 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.format import base_file
-from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, metadata_of, metadata_uri, mirrored
+from tests.mirror.iceberg_reading import (
+    by_duckdb,
+    by_polars,
+    by_pyiceberg,
+    metadata_of,
+    metadata_uri,
+    mirrored,
+    require_pyiceberg,
+)
 from tests.mirror.shapes import SCHEMA, in_order, rows, scanned, written_over
 from tests.servers import s3
 
@@ -108,6 +116,7 @@ def test_mirror_of_a_table_that_hudi_wrote_equals_the_scan(tmp_path: Path, name:
 
 @pytest.mark.slow
 def test_mirror_in_a_bucket_equals_the_scan() -> None:
+    require_pyiceberg()
     from pyiceberg.table import StaticTable
 
     options = s3().options

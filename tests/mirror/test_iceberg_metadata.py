@@ -42,6 +42,7 @@ from crdt_mor.mirror.iceberg_metadata import (
 from crdt_mor.mirror.iceberg_plan import keys_shown, plan
 from crdt_mor.mirror.iceberg_types import HIGHEST_ID, iceberg_type, name_mapping, schema_fields
 from crdt_mor.mirror.slices import SliceKey
+from tests.mirror.iceberg_reading import require_pyiceberg
 
 ROOT = "file:///lake/table"
 UUID = "0d1a5cbe-38e5-44a5-9b8b-2d2b7c2b1e11"
@@ -136,6 +137,7 @@ def test_name_mapping_gives_every_name_an_id_of_its_own() -> None:
 
 
 def test_metadata_is_read_by_pyiceberg() -> None:
+    require_pyiceberg()
     from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 
     shape = shape_of(ID, NESTED, LIST, MAP, partition=((1, "Größe", "long"),))
@@ -248,6 +250,7 @@ def footer_of(values: pa.Array, groups: int = 2) -> pq.FileMetaData:
     ],
 )
 def test_bounds_are_the_values_that_pyiceberg_reads(values: list[Any], kind: pa.DataType) -> None:
+    require_pyiceberg()
     from pyiceberg.conversions import from_bytes, to_bytes
     from pyiceberg.types import NestedField
     from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
@@ -321,6 +324,7 @@ def base_entry(place: int, files: str | None = "k") -> Entry:
 
 @pytest.mark.parametrize("values", [("ü p", 3, dt.date(1969, 12, 31)), (None, None, None)])
 def test_manifest_is_read_back_and_by_pyiceberg(tmp_path: Path, values: tuple[Any, ...]) -> None:
+    require_pyiceberg()
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.manifest import read_manifest_list
 
