@@ -30,7 +30,6 @@ from crdt_mor.planners.clean import (
     plan_cleaning,
 )
 from crdt_mor.services import service
-from crdt_mor.services.mirror import files_needed
 from crdt_mor.services.service import Planner
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
@@ -154,7 +153,11 @@ class Cleaner:
 
     def _mirrored(self, there: Collection[str]) -> frozenset[str]:
         """Return the files that mirrors need. An erasure removes them: its mirrors show newer files."""
-        return files_needed(self._session, there) if self._groups is None else frozenset()
+        if self._groups is not None:
+            return frozenset()
+        from crdt_mor.services.mirror import files_needed
+
+        return files_needed(self._session, there)
 
     def _clock(self) -> int:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()

@@ -44,7 +44,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.erasure import Erasure, history_begins
-from crdt_mor.services import mirror, service
+from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner, saved_files
 from crdt_mor.services.compaction import compaction_of
 from crdt_mor.services.compaction_finish import finish as finish_plan
@@ -156,6 +156,8 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
         ErasureUnfinishedError: Other processes must finish first.
         InvalidInputError: Savepoints hold the rows. Nothing was deleted yet.
     """
+    from crdt_mor.services.mirror import forget as forget_in_mirrors
+
     if not erasures:
         return Removed()
     groups = tuple(sorted({group for erasure in erasures for group in erasure.groups}))
@@ -168,7 +170,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     before = files_of(session, groups)
     started_ms = session.store.now_ms()
     marks = _fold(session, stable_at, patience)
-    mirror.forget(session)
+    forget_in_mirrors(session)
     if marks:
         last = max(marks.values())
         await_writes(session, last, patience, "began when the rows were still there, and may be reading them")

@@ -52,7 +52,6 @@ from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, failure_texts, finish
 from crdt_mor.services.maintain_hudi import sweep_dead, tell_hudi
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
-from crdt_mor.services.mirror import mirror, shows_newest
 from crdt_mor.services.resolving import hints
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
@@ -368,6 +367,8 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
 
 
 def _mirror(format: str, run: _Run) -> Iterator[Upkeep]:
+    from crdt_mor.services.mirror import mirror, shows_newest
+
     if run.dry_run:
         if not shows_newest(run.session, format):
             yield Upkeep("mirror", "due", f"the {format} mirror shows an older version")
