@@ -5,7 +5,7 @@ Shown names are the users'. Parquet files contain stored names and stored types.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,11 +14,8 @@ import pyarrow.types as pt
 from crdt_mor.columns.fields import stored_field
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import is_list, values_of
-from crdt_mor.model.field_ids import FieldIds, Path, field_ids
+from crdt_mor.model.field_ids import FieldIds, Path, field_ids, with_field_ids
 from crdt_mor.model.timeline import Timeline
-
-FIELD_ID = "PARQUET:field_id"
-"""The metadata of an Arrow field that becomes its field id in Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +36,12 @@ class MirrorColumn:
     type: pa.DataType
     children: tuple[MirrorColumn, ...] = ()
 
-    @property
-    def arrow(self) -> pa.Field:
-        """The field of a Parquet file, with the ids of this field and all fields inside."""
-        return pa.field(self.stored, self._type_with_ids(), metadata={FIELD_ID: str(self.id)})
-
-    def _type_with_ids(self) -> pa.DataType:
-        if pt.is_struct(self.type):
-            return pa.struct([child.arrow for child in self.children])
-        if pt.is_map(self.type):
-            key, value = self.children
-            return pa.map_(key.arrow.with_nullable(False), value.arrow)
-        return pa.list_(self.children[0].arrow) if pt.is_list(self.type) else self.type
-
-    def all(self) -> Iterator[MirrorColumn]:
-        """Yield this column and all fields inside."""
-        yield self
+    def all(self, above: Path = ()) -> Iterator[tuple[Path, MirrorColumn]]:
+        """Yield this column and all fields inside, by stored path."""
+        path = (*above, self.stored)
+        yield path, self
         for child in self.children:
-            yield from child.all()
+            yield from child.all(path)
 
 
 def mirror_columns(value: Timeline) -> tuple[MirrorColumn, ...]:
@@ -70,9 +55,10 @@ def mirror_columns(value: Timeline) -> tuple[MirrorColumn, ...]:
     )
 
 
-def stored_schema(columns: Iterable[MirrorColumn]) -> pa.Schema:
+def stored_schema(columns: Sequence[MirrorColumn]) -> pa.Schema:
     """Return the schema of a mirror's Parquet files: stored names and types, with field ids."""
-    return pa.schema([column.arrow for column in columns])
+    ids = {path: one.id for column in columns for path, one in column.all()}
+    return with_field_ids(pa.schema([pa.field(column.stored, column.type) for column in columns]), ids)
 
 
 def _column(ids: FieldIds, path: Path, shown: str, declared: pa.DataType, stored: pa.DataType) -> MirrorColumn:

@@ -54,7 +54,7 @@ def stands(stored: pa.DataType, in_file: pa.DataType) -> bool:
 
 
 def is_mapped(columns: Iterable[MirrorColumn]) -> bool:
-    return any(one.shown != one.stored for column in columns for one in column.all())
+    return any(one.shown != one.stored for column in columns for _, one in column.all())
 
 
 def schema_json(columns: Sequence[MirrorColumn]) -> str:
@@ -113,6 +113,6 @@ def configuration(
     if mode == VECTORS:
         found["delta.enableDeletionVectors"] = "true"
     if is_mapped(columns):
-        ids = [one.id for column in columns for one in column.all()]
+        ids = [one.id for column in columns for _, one in column.all()]
         found |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": str(max(ids))}
     return found

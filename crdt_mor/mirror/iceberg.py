@@ -25,7 +25,7 @@ from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events.session import Session
 from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Nonce, Pause, Put, Read, Steps, put_all_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
-from crdt_mor.mirror.columns import FIELD_ID, MirrorColumn
+from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.files import encoded, file_path, put_rows
 from crdt_mor.mirror.iceberg_bounds import bounded, bounds_of
 from crdt_mor.mirror.iceberg_manifests import (
@@ -46,6 +46,7 @@ from crdt_mor.mirror.iceberg_upkeep import swept
 from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.field_ids import with_field_ids
 from crdt_mor.model.instant import InstantTime, to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.open import address_of
@@ -55,11 +56,9 @@ _HINT_TRIES: Final = 10
 _FILE_PATH_ID, _POS_ID = 2147483546, 2147483545
 """Iceberg's ids of the columns of position deletes."""
 
-_DELETES: Final = pa.schema(
-    [
-        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(_FILE_PATH_ID)}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(_POS_ID)}),
-    ]
+_DELETES: Final = with_field_ids(
+    pa.schema([pa.field("file_path", pa.string(), nullable=False), pa.field("pos", pa.int64(), nullable=False)]),
+    {("file_path",): _FILE_PATH_ID, ("pos",): _POS_ID},
 )
 
 

@@ -7,7 +7,7 @@ columns has none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.mirror.columns import MirrorColumn
-from crdt_mor.model.field_ids import OWN_IDS
+from crdt_mor.model.field_ids import OWN_IDS, inner_fields
 
 Json = dict[str, Any]
 
@@ -102,7 +102,7 @@ def _paths(column: MirrorColumn, above: str = "") -> Iterator[str]:
 
 
 def name_mapping(
-    columns: Sequence[MirrorColumn], others: Sequence[pa.Field], before: Sequence[Json] = ()
+    columns: Sequence[MirrorColumn], others: Iterable[pa.Field], before: Sequence[Json] = ()
 ) -> list[Json]:
     """Return the ids of columns by their names in files.
 
@@ -115,15 +115,11 @@ def name_mapping(
     known = {column.stored for column in columns}
     gone = [entry for entry in before if known.isdisjoint(entry["names"])]
     known |= {name for entry in gone for name in entry["names"]}
-    unknown = {field.name: field for field in [*map(_text, META_COLUMNS), *others] if field.name not in known}
+    in_files = {**dict.fromkeys(META_COLUMNS, pa.string()), **{field.name: field.type for field in others}}
     ids = count(max([META_IDS, *(id_ + 1 for entry in gone for id_ in _ids(entry))]))
-    in_files = {field.name: field for field in others}
-    complete = [_completed(entry, in_files.get(entry["names"][0]), ids) for entry in gone]
-    return [*complete, *(_other(field, ids) for field in unknown.values()), *mapped]
-
-
-def _text(name: str) -> pa.Field:
-    return pa.field(name, pa.string())
+    complete = [_completed(entry, in_files.get(entry["names"][0], pa.null()), ids) for entry in gone]
+    unknown = [_other(name, kind, ids) for name, kind in in_files.items() if name not in known]
+    return [*complete, *unknown, *mapped]
 
 
 def _ids(entry: Json) -> Iterator[int]:
@@ -132,25 +128,18 @@ def _ids(entry: Json) -> Iterator[int]:
         yield from _ids(inner)
 
 
-def _other(field: pa.Field, ids: Iterator[int]) -> Json:
+def _other(name: str, kind: pa.DataType, ids: Iterator[int]) -> Json:
     """Return the entry of a column in files that the schema lacks. pyiceberg wants the fields inside, too."""
-    return _completed({"field-id": next(ids), "names": [field.name]}, field, ids)
+    return _completed({"field-id": next(ids), "names": [name]}, kind, ids)
 
 
-def _completed(entry: Json, field: pa.Field | None, ids: Iterator[int]) -> Json:
+def _completed(entry: Json, kind: pa.DataType, ids: Iterator[int]) -> Json:
     """Add the fields inside a file's column that its entry lacks."""
     known = {one["names"][0]: one for one in entry.get("fields", ())}
-    for one in () if field is None else _inside(field.type):
-        known[one.name] = _completed(known[one.name], one, ids) if one.name in known else _other(one, ids)
+    for name, inner in inner_fields(kind):
+        one = known.get(name)
+        known[name] = _other(name, inner.type, ids) if one is None else _completed(one, inner.type, ids)
     return {**entry, "fields": [*known.values()]} if known else entry
-
-
-def _inside(kind: pa.DataType) -> list[pa.Field]:
-    if pt.is_struct(kind):
-        return list(kind)
-    if pt.is_map(kind):
-        return [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-    return [pa.field("element", kind.value_type)] if pt.is_list(kind) else []
 
 
 def _mapped(column: MirrorColumn) -> Json:

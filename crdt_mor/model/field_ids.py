@@ -118,7 +118,7 @@ def _after(known: FieldIds, paths: Iterable[Path]) -> FieldIds:
 # --- the fields of a type ---------------------------------------------------------------------------------------------
 
 
-def _inner(kind: pa.DataType) -> list[tuple[str, pa.Field]]:
+def inner_fields(kind: pa.DataType) -> list[tuple[str, pa.Field]]:
     """Return the parts of a stored type, under the names that Parquet gives them."""
     if pt.is_struct(kind):
         return [(field.name, field) for field in kind]
@@ -129,18 +129,18 @@ def _inner(kind: pa.DataType) -> list[tuple[str, pa.Field]]:
 
 def _fields(path: Path, field: pa.Field) -> Iterator[tuple[Path, pa.Field]]:
     yield path, field
-    for name, inner in _inner(field.type):
+    for name, inner in inner_fields(field.type):
         yield from _fields((*path, name), inner)
 
 
 def _paths(path: Path, kind: pa.DataType) -> Iterator[Path]:
     yield path
-    for name, inner in _inner(kind):
+    for name, inner in inner_fields(kind):
         yield from _paths((*path, name), inner.type)
 
 
 def _with_id(field: pa.Field, path: Path, ids: FieldIds) -> pa.Field:
-    parts = [_with_id(inner, (*path, name), ids) for name, inner in _inner(field.type)]
+    parts = [_with_id(inner, (*path, name), ids) for name, inner in inner_fields(field.type)]
     kind = field.type
     if pt.is_struct(kind):
         kind = pa.struct(parts)

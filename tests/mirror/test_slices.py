@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.mirror.columns import FIELD_ID, mirror_columns, stored_schema
+from crdt_mor.mirror.columns import mirror_columns, stored_schema
 from crdt_mor.mirror.slices import key_of
+from crdt_mor.model.field_ids import PARQUET_ID
 from crdt_mor.payloads import PartialUpdate
 from tests.mirror.shapes import RULES, SCHEMA, all_shown, rows, scanned, seen_by_readers, snapshot_of, written_over
 
@@ -142,13 +143,13 @@ def test_merged_rows_carry_field_ids_at_every_depth(tmp_path: Path) -> None:
     snapshot = snapshot_of(table)
     (one,) = all_shown(snapshot)
     columns = mirror_columns(snapshot.value)
-    ids = [column.id for top in columns for column in top.all()]
+    ids = [column.id for top in columns for _, column in top.all()]
     assert len(ids) == len(set(ids)) == 7
     assert one.rows is not None
     assert one.rows.schema == stored_schema(columns)
-    assert one.rows.schema.field("s").metadata[FIELD_ID.encode()] == str(columns[1].id).encode()
+    assert one.rows.schema.field("s").metadata[PARQUET_ID] == str(columns[1].id).encode()
     inner = one.rows.schema.field("s").type.field("a").type.value_field
-    assert inner.metadata[FIELD_ID.encode()] == str(columns[1].children[0].children[0].id).encode()
+    assert inner.metadata[PARQUET_ID] == str(columns[1].children[0].children[0].id).encode()
 
 
 def test_key_of_a_slice_changes_with_every_file_and_only_then(tmp_path: Path) -> None:
