@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
@@ -20,8 +20,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.errors import CommitUnknownError, InvalidInputError
-from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Pause, Put, Read, Steps
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.log.steps import Delete, GetStat, List, Put, Steps
 from crdt_mor.mirror.bounds import bounds_of
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.delta_log import (
@@ -48,8 +48,8 @@ from crdt_mor.mirror.delta_types import (
 )
 from crdt_mor.mirror.delta_upkeep import checkpointed, forgotten
 from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
-from crdt_mor.mirror.files import FOLDER, put_rows
-from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written
+from crdt_mor.mirror.files import FOLDER, DeadFile
+from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline_parts import FileGroup
@@ -89,11 +89,10 @@ class Delta:
         state = yield from read_state()
         return None if state is None else _head(state)
 
-    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
-        if shown.rows is None:
-            return Written(shown, shown.base, shown.dead, None)
-        rows = yield from put_rows(shown.key, moment.version, shown.rows)
-        return Written(replace(shown, rows=None), shown.base, shown.dead, rows, ((rows.path, rows.size),))
+    def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:  # noqa: ARG002 - of the protocol
+        """Put nothing: a commit's vectors are in one file."""
+        yield from ()
+        return None
 
     def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
         state = LogState(-1) if head is None else head.state
@@ -162,16 +161,17 @@ def _vectors(state: LogState, change: Change) -> Steps[tuple[dict[FileGroup, Map
         for file in ([] if change.is_whole else state.files.values())
         if file.get("deletionVector") and file.get("tags")
     }
-    dead = {one.shown.key.group: one for one in change.slices if one.base is not None and len(one.dead)}
+    shown = {one.shown.key.group: one.shown for one in change.slices}
+    dead = {group: one.dead for group, one in shown.items() if one.base is not None and len(one.dead)}
     found = {
         group: known[at]
-        for group, one in dead.items()
-        if one.base is not None and (at := (_encoded(one.base.path), digest(one.dead))) in known
+        for group, positions in dead.items()
+        if (base := shown[group].base) is not None and (at := (_encoded(base.path), digest(positions))) in known
     }
     new = [group for group in dead if group not in found]
     if not new:
         return found, None
-    file = yield from put_vectors([dead[group].dead for group in new])
+    file = yield from put_vectors([dead[group] for group in new])
     return found | dict(zip(new, file.descriptors, strict=True)), file
 
 
@@ -244,12 +244,12 @@ def _settings(state: LogState, moment: Moment, mode: Deletes) -> Iterable[Action
 
 def _files(one: Written, moment: Moment, vector: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
     """Yield the `add` of a slice's base file and of its merged rows."""
-    key = one.shown.key
-    tags = {_PARTITION: key.partition, _FILE_ID: key.file_id, _FILES: key.files}
-    if one.base is not None and one.shown.footer is not None:
-        base = _add(one.base.path, one.base.size, one.shown.footer, moment, is_tight=vector is None)
+    shown = one.shown
+    tags = {_PARTITION: shown.key.partition, _FILE_ID: shown.key.file_id, _FILES: shown.key.files}
+    if shown.base is not None and shown.footer is not None:
+        base = _add(shown.base.path, shown.base.size, shown.footer, moment, is_tight=vector is None)
         yield {**base, "tags": tags} if vector is None else {
-            **base, "tags": {**tags, _DEAD: digest(one.dead)}, "deletionVector": vector
+            **base, "tags": {**tags, _DEAD: digest(shown.dead)}, "deletionVector": vector
         }  # fmt: skip
     if one.rows is not None:
         yield {**_add(one.rows.path, one.rows.size, one.rows.footer, moment), "tags": tags}
@@ -327,19 +327,7 @@ def _put_next(before: int, data: bytes, files: Sequence[str]) -> Steps[bool]:
     be below a checkpoint, where no reader looks.
     """
     path = commit_path(before + 1)
-    for attempt in range(PUTS_MAX):
-        created: bool | None = yield Put(path, data, after=files, decides=True)
-        if not created:  # stores repeat successful puts, and replies get lost
-            found: bytes | None = yield Read(path)
-            created = found == data if found is not None else None
-        if created is not None:
-            break
-        yield Pause(attempt)
-    else:
-        raise CommitUnknownError(
-            f"the store did not confirm a version of the mirror after several tries: mirror again. path={path}"
-        )
-    if not created:
+    if not (yield from put_first(Put(path, data, after=files, decides=True))):
         return False
     if (yield from _follows(before)):
         return True

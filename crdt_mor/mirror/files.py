@@ -34,6 +34,14 @@ class RowFile:
     footer: pq.FileMetaData
 
 
+@dataclass(frozen=True, slots=True)
+class DeadFile:
+    """A file with the positions of a slice's dead rows."""
+
+    path: str
+    size: int
+
+
 def file_path(key: SliceKey, version: int, nonce: str, suffix: str = ".parquet") -> str:
     folder = f"{FOLDER}/{key.partition}" if key.partition else FOLDER
     return f"{folder}/m-{key.file_id}_{version}_n{nonce}{suffix}"

@@ -21,12 +21,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CommitUnknownError
 from crdt_mor.events.session import Session
-from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Nonce, Pause, Put, Read, Steps, put_all_surely
+from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, put_all_surely, put_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
 from crdt_mor.mirror.columns import MirrorColumn
-from crdt_mor.mirror.files import encoded, file_path, put_rows
+from crdt_mor.mirror.files import DeadFile, encoded, file_path
 from crdt_mor.mirror.iceberg_bounds import bounded, bounds_of
 from crdt_mor.mirror.iceberg_manifests import (
     AVRO_OF,
@@ -42,8 +41,7 @@ from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
 from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
-from crdt_mor.mirror.iceberg_upkeep import swept
-from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written
+from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import with_field_ids
@@ -60,14 +58,6 @@ _DELETES: Final = with_field_ids(
     pa.schema([pa.field("file_path", pa.string(), nullable=False), pa.field("pos", pa.int64(), nullable=False)]),
     {("file_path",): _FILE_PATH_ID, ("pos",): _POS_ID},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteFile:
-    """A Parquet file of position deletes."""
-
-    path: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -105,18 +95,14 @@ class Iceberg:
             own.get(metadata.MODE, "") if here else "elsewhere", is_ours, state,
         )  # fmt: skip
 
-    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
-        rows = None if shown.rows is None else (yield from put_rows(shown.key, moment.version, shown.rows))
-        puts = [] if rows is None else [(rows.path, rows.size)]
-        deletes: DeleteFile | None = None
-        if shown.base is not None and len(shown.dead):
-            path = file_path(shown.key, moment.version, (yield Nonce()), "-del.parquet")
-            paths = pa.repeat(pa.scalar(f"{self.root}/{shown.base.path}"), len(shown.dead))
-            data = encoded(pa.table([paths, pa.array(shown.dead)], schema=_DELETES))
-            yield from put_all_surely([Put(path, data, durable="content")])
-            deletes = DeleteFile(path, len(data))
-            puts.append((path, len(data)))
-        return Written(shown, shown.base, shown.dead, rows, tuple(puts), deletes)
+    def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:
+        if shown.base is None or not len(shown.dead):
+            return None
+        path = file_path(shown.key, moment.version, (yield Nonce()), "-del.parquet")
+        paths = pa.repeat(pa.scalar(f"{self.root}/{shown.base.path}"), len(shown.dead))
+        data = encoded(pa.table([paths, pa.array(shown.dead)], schema=_DELETES))
+        yield from put_surely(Put(path, data, durable="content"))
+        return DeadFile(path, len(data))
 
     def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
         state = State(0, None, ()) if head is None else head.state
@@ -149,12 +135,8 @@ class Iceberg:
             moment.table_id, self.mode, _totals(manifests),
         )  # fmt: skip
         document = metadata.following(number, self.root, moment.uuid, before, shape, new, old, moment.now_ms)
-        committed = yield from _published(
-            number, document, [*puts, listed], [path for one in change.slices for path, _ in one.puts]
-        )
-        if committed is not None:
-            yield from swept(self.root, number)
-        return committed
+        of_slices = [path for one in change.slices for path, _ in one.puts]
+        return (yield from _published(number, document, [*puts, listed], of_slices))
 
     # --- the table in Iceberg's words ---------------------------------------------------------------------------------
 
@@ -204,14 +186,15 @@ class Iceberg:
         return replace(entry, spec_id=spec_id, values=values)
 
     def _entries(self, one: Written, columns: Sequence[MirrorColumn], specs: tuple[Spec, Spec]) -> list[Entry]:
-        key, (spec_id, values) = one.shown.key, self._placed(one.shown.key.partition, specs)
+        key, base = one.shown.key, one.shown.base
+        spec_id, values = self._placed(key.partition, specs)
         files: list[tuple[Stream, str, int, int]] = []
         if one.rows is not None:
             files.append(("rows", one.rows.path, one.rows.rows, one.rows.size))
-        if isinstance(one.extra, DeleteFile):
-            files.append(("deletes", one.extra.path, len(one.dead), one.extra.size))
-        if one.base is not None:
-            files.append(("base", one.base.path, one.base.rows, one.base.size))
+        if one.dead is not None:
+            files.append(("deletes", one.dead.path, len(one.shown.dead), one.dead.size))
+        if base is not None:
+            files.append(("base", base.path, base.rows, base.size))
         entries = [
             Entry(
                 stream,
@@ -231,9 +214,9 @@ class Iceberg:
             key = self.config.key
             first = [*key.partition_fields, *key.fields]
             return replace(entry, bounds=bounds_of(one.shown.footer, bounded(columns, first)))
-        if entry.stream == "deletes" and one.base is not None:
-            path = f"{self.root}/{one.base.path}".encode()
-            return replace(entry, referenced=one.base.path, bounds=((_FILE_PATH_ID, path, path),))
+        if entry.stream == "deletes" and one.shown.base is not None:
+            path = f"{self.root}/{one.shown.base.path}".encode()
+            return replace(entry, referenced=one.shown.base.path, bounds=((_FILE_PATH_ID, path, path),))
         return entry
 
     def _manifests(
@@ -280,7 +263,7 @@ def _published(number: int, document: Json, files: Sequence[Put], of_slices: Seq
     yield from put_all_surely(files)
     data = json.dumps(document, separators=(",", ":")).encode()
     path = metadata.metadata_path(number)
-    is_first = yield from _is_first(Put(path, data, after=[*of_slices, *(put.path for put in files)], decides=True))
+    is_first = yield from put_first(Put(path, data, after=[*of_slices, *(put.path for put in files)], decides=True))
     if not is_first or not (yield from _stands(number - 1)):
         for gone in [*(put.path for put in files), *([path] if is_first else [])]:
             yield Delete(gone)
@@ -295,22 +278,6 @@ def _stands(number: int) -> Steps[bool]:
     The process slept meanwhile, and put its file under an expired number, where no reader looks.
     """
     return number == 0 or (yield GetStat(metadata.metadata_path(number))) is not None
-
-
-def _is_first(put: Put) -> Steps[bool]:
-    """Put an object if absent. After a lost reply, its content tells whose it is."""
-    for attempt in range(PUTS_MAX):
-        created: bool | None = yield put
-        if created or (created is False and not attempt):
-            return created
-        found = yield Read(put.path)
-        if found is not None:
-            return bool(found == put.data)
-        yield Pause(attempt)
-    raise CommitUnknownError(
-        "the store did not confirm whether the mirror was refreshed: refresh the mirror again, which is safe. "
-        f"path={put.path} tries={PUTS_MAX}"
-    )
 
 
 def _point_at_newest() -> Steps[Objects]:

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, Protocol
 
 import pyarrow as pa
 
-from crdt_mor.log.steps import Delete, GetStat, Now, Steps, Together
+from crdt_mor.errors import CommitUnknownError
+from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, Now, Pause, Put, Read, Steps, Together
 from crdt_mor.mirror.columns import MirrorColumn
-from crdt_mor.mirror.files import RowFile
-from crdt_mor.mirror.slices import Positions, ShownSlice, SliceKey
+from crdt_mor.mirror.files import DeadFile, RowFile, put_rows
+from crdt_mor.mirror.slices import ShownSlice, SliceKey
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.model.timeline_parts import FileGroup
 
 LONG_MS: Final = 12 * 3600 * 1000
 """A refresh of this age looks for its files before it commits: sweeps delete files after a day."""
@@ -94,18 +95,18 @@ class Written:
     """The rows of a slice, in files.
 
     Attributes:
-        base: None if no row of it is visible.
+        shown: without the merged rows.
         rows: the merged rows, or None.
-        puts: the objects put for the slice.
-        extra: the kind's own.
+        dead: the positions of dead rows, if the kind has a file of them for each slice.
     """
 
     shown: ShownSlice
-    base: DataFile | None
-    dead: Positions
     rows: RowFile | None
-    puts: Objects = ()
-    extra: object = None
+    dead: DeadFile | None
+
+    @property
+    def puts(self) -> Objects:
+        return tuple((file.path, file.size) for file in (self.rows, self.dead) if file is not None)
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ class Kind(Protocol):
         """Read the newest metadata; None without any."""
         ...
 
-    def write(self, moment: Moment, shown: ShownSlice) -> Steps[Written]:
-        """Put the files of one slice, under names that no other process uses."""
+    def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:
+        """Put the positions of a slice's dead rows, under a name that no other process uses."""
         ...
 
     def commit(self, head: Head | None, change: Change) -> Steps[Committed | None]:
@@ -212,7 +213,7 @@ def refresh(
         differing = _differing(moment, None if is_whole else head)
         for key in differing:
             if key.group not in written:
-                written[key.group] = yield from kind.write(moment, show(key))
+                written[key.group] = yield from _written(kind, moment, show(key))
         gone = frozenset() if head is None else frozenset(head.slices) - frozenset(moment.keys)
         if (yield Now()) - moment.now_ms > LONG_MS:  # a sweep may have taken the first files for a dead process's
             for group in (yield from _lost(written)):
@@ -228,6 +229,26 @@ def refresh(
             replaced = head.number if head is not None and stays and not head.is_ours else None
             puts = (*files, *committed.puts)
             return Refreshed(committed.number, moment.version, moment.as_of, puts, replaced)
+
+
+def _written(kind: Kind, moment: Moment, shown: ShownSlice) -> Steps[Written]:
+    rows = None if shown.rows is None else (yield from put_rows(shown.key, moment.version, shown.rows))
+    return Written(replace(shown, rows=None), rows, (yield from kind.write_dead(moment, shown)))
+
+
+def put_first(put: Put) -> Steps[bool]:
+    """Put the metadata that decides, if absent; True if it is this process's. After a lost reply, its content tells."""
+    for attempt in range(PUTS_MAX):
+        if (yield put):
+            return True
+        found = yield Read(put.path)  # stores repeat successful puts
+        if found is not None:
+            return bool(found == put.data)
+        yield Pause(attempt)
+    raise CommitUnknownError(
+        "the store did not confirm whether the mirror was refreshed: refresh the mirror again, which is safe. "
+        f"path={put.path} tries={PUTS_MAX}"
+    )
 
 
 def shows(head: Head, kind: Kind, moment: Moment) -> bool:

@@ -18,8 +18,8 @@ from crdt_mor import Table
 from crdt_mor.log.steps import Put, Step, Steps, Together, perform, run
 from crdt_mor.mirror import iceberg_metadata
 from crdt_mor.mirror.iceberg_read import files_needed
-from crdt_mor.mirror.iceberg_upkeep import sweep_metadata
 from crdt_mor.mirror.refresh import Refreshed
+from crdt_mor.mirror.sweep import sweep
 from tests.mirror.iceberg_reading import by_duckdb, by_pyiceberg, metadata_of, mirrored, root_of, steps_of
 from tests.mirror.shapes import SCHEMA, rows, scanned, written_over
 
@@ -286,12 +286,12 @@ def test_sweep_keeps_needed_files_and_those_of_catalogs_and_deletes_the_rest(tmp
     for path in left | others:
         Path(tmp_path, path).write_bytes(b"")
 
-    def sweep() -> int:
-        return run(sweep_metadata(root_of(table)), table._session.store, table._session.environment)
+    def swept() -> int:
+        return run(sweep(root_of(table)), table._session.store, table._session.environment)
 
-    assert sweep() == 0  # young
+    assert swept() == 0  # young
     aged(table)
-    assert sweep() == 3
+    assert swept() == 3
     assert {f"metadata/{path.name}" for path in Path(tmp_path, "metadata").iterdir()} == kept | others
     assert by_pyiceberg(table) == scanned(table)
 
@@ -303,7 +303,7 @@ def test_refreshes_delete_old_files_of_expired_snapshots(tmp_path: Path, monkeyp
     for step in range(10):
         table.upsert(rows([1], step))
         aged(table) if step else None
-        mirrored(table)
+        table.mirror("iceberg")
 
     numbers = sorted(int(path.name[1:].partition(".")[0]) for path in tmp_path.glob("metadata/v*.metadata.json"))
     assert numbers == [9, 10]
