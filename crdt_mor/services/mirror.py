@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events.session import Session
+from crdt_mor.log.steps import Steps
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.delta import Delta
 from crdt_mor.mirror.iceberg import Iceberg
@@ -142,14 +143,20 @@ def _check(format: str, deletes: str | None) -> None:
 def _refreshed(
     session: Session, snapshot: Snapshot, format: str, deletes: str | None, *, anew: bool, forgets: bool = False
 ) -> Refreshed:
+    return session.run(
+        refreshing(snapshot, _kind(session, snapshot.value, format, deletes), anew=anew, forgets=forgets)
+    )
+
+
+def refreshing(snapshot: Snapshot, kind: Kind, *, anew: bool = False, forgets: bool = False) -> Steps[Refreshed]:
+    """Return the steps that make a mirror show a snapshot. See `refresh`."""
     moment, slices = moment_of(snapshot), {one.group: one for one in snapshot.slices}
-    kind = _kind(session, snapshot.value, format, deletes)
     kind.require_types(moment.columns)
 
     def shown(key: SliceKey) -> ShownSlice:
         return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
 
-    return session.run(refresh(kind, moment, shown, anew=anew, forgets=forgets))
+    return refresh(kind, moment, shown, anew=anew, forgets=forgets)
 
 
 def moment_of(snapshot: Snapshot) -> Moment:

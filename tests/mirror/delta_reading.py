@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.log.steps import Single, Step, Steps, Together, perform, run
-from crdt_mor.mirror.columns import mirror_columns
+from crdt_mor.log.steps import Steps, run
 from crdt_mor.mirror.delta import Delta
 from crdt_mor.mirror.delta_log import LogState, read_state
-from crdt_mor.mirror.refresh import Moment, Refreshed, refresh
-from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
+from crdt_mor.mirror.refresh import Refreshed
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.mirror import refreshing
 from tests.mirror.shapes import in_order, snapshot_of
 
 VECTORS, REWRITE = Delta(), Delta("rewrite")
@@ -26,21 +25,8 @@ VECTORS, REWRITE = Delta(), Delta("rewrite")
 Reader = Callable[[Table], list[str]]
 
 
-def moment_of(snapshot: Snapshot) -> Moment:
-    session, value = snapshot.session, snapshot.value
-    keys = {one.group: key_of(one, session.config) for one in snapshot.slices}
-    now_ms = session.environment.now_ms()
-    return Moment(value.table_id or "", value.version, snapshot.cut.time, now_ms, mirror_columns(value), keys)
-
-
 def steps_of(table: Table, kind: Delta = VECTORS, snapshot: Snapshot | None = None) -> Steps[Refreshed]:
-    seen = snapshot_of(table) if snapshot is None else snapshot
-    slices, moment = {one.group: one for one in seen.slices}, moment_of(seen)
-
-    def shown(key: SliceKey) -> ShownSlice:
-        return show(seen, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
-
-    return refresh(kind, moment, shown)
+    return refreshing(snapshot_of(table) if snapshot is None else snapshot, kind)
 
 
 def mirrored(table: Table, kind: Delta = VECTORS) -> Refreshed:
@@ -80,37 +66,6 @@ def by_duckdb(table: Table) -> list[str]:
     connection.load_extension("delta")
     connection.sql("set timezone = 'UTC'")
     return in_order(connection.sql(f"from delta_scan('{table.uri}')").to_arrow_table().to_pylist())
-
-
-class Driven:
-    """A refresh that runs step by step. `result`: None until its end."""
-
-    def __init__(self, table: Table, steps: Steps[Refreshed]) -> None:
-        self._store, self._environment = table._session.store, table._session.environment
-        self._steps = steps
-        self._next: Step | None = next(steps)
-        self.result: Refreshed | None = None
-
-    @property
-    def path(self) -> str:
-        """The path that the next step is about, or ""."""
-        return str(getattr(self._next, "path", ""))
-
-    def step(self) -> bool:
-        """Perform the next step; return False at the end."""
-        if self._next is None:
-            return False
-        is_many = isinstance(self._next, Together)
-        parts = self._next.steps if isinstance(self._next, Together) else (self._next,)
-        replies = [self._performed(one) for one in parts]
-        try:
-            self._next = self._steps.send(replies if is_many else replies[0])
-        except StopIteration as end:
-            self.result, self._next = end.value, None
-        return self._next is not None
-
-    def _performed(self, step: Single) -> Any:
-        return perform(step, self._store, self._environment)
 
 
 def log_files(table: Table) -> list[str]:

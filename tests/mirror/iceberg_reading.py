@@ -10,13 +10,11 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.log.steps import Steps, run
-from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.iceberg import Iceberg
 from crdt_mor.mirror.iceberg_read import read_head
-from crdt_mor.mirror.iceberg_types import Json, stands
-from crdt_mor.mirror.refresh import Moment, Refreshed, refresh
-from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
-from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.mirror.iceberg_types import Json
+from crdt_mor.mirror.refresh import Refreshed
+from crdt_mor.services.mirror import refreshing
 from crdt_mor.store.open import address_of
 from tests.mirror.shapes import in_order, snapshot_of
 
@@ -25,20 +23,9 @@ def root_of(table: Table) -> str:
     return address_of(table._session.store, table.uri)
 
 
-def moment_of(snapshot: Snapshot) -> Moment:
-    keys = {one.group: key_of(one, snapshot.session.config) for one in snapshot.slices}
-    value, now = snapshot.value, snapshot.session.environment.now_ms()
-    return Moment(value.table_id or "", value.version, snapshot.cut.time, now, mirror_columns(value), keys)
-
-
-def steps_of(table: Table, snapshot: Snapshot | None = None) -> Steps[Refreshed]:
-    seen = snapshot_of(table) if snapshot is None else snapshot
-    slices, moment = {one.group: one for one in seen.slices}, moment_of(seen)
-
-    def shown(key: SliceKey) -> ShownSlice:
-        return show(seen, slices[key.group], moment.columns, stands)
-
-    return refresh(Iceberg.of(seen.session, seen.value), moment, shown)
+def steps_of(table: Table) -> Steps[Refreshed]:
+    seen = snapshot_of(table)
+    return refreshing(seen, Iceberg.of(seen.session, seen.value))
 
 
 def mirrored(table: Table) -> Refreshed:

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor import Table
-from crdt_mor.log.steps import Put, Single, perform
 from tests.mirror.delta_reading import (
     REWRITE,
     VECTORS,
-    Driven,
     by_delta_rs,
     mirrored,
     state_of,
     steps_of,
 )
+from tests.mirror.driven import Driven
 from tests.mirror.shapes import RULES, SCHEMA, rows, scanned, written_over
 
 
@@ -73,7 +73,7 @@ def test_mirror_that_loses_the_reply_of_any_put_commits_once(tmp_path: Path, lan
     puts = [path for path, _ in mirrored(whole).puts]
     for lost in range(len(puts)):
         table = small(tmp_path / f"{lost}")
-        driven = Losing(table, lost, lands)
+        driven = losing(table, lost, lands)
         while driven.step():
             pass
         assert driven.result is not None
@@ -81,21 +81,10 @@ def test_mirror_that_loses_the_reply_of_any_put_commits_once(tmp_path: Path, lan
         assert by_delta_rs(table) == scanned(table)
 
 
-class Losing(Driven):
+def losing(table: Table, lost: int, lands: bool) -> Driven:
     """Loses the reply of one put, the `lost`-th; it lands or not."""
-
-    def __init__(self, table: Table, lost: int, lands: bool) -> None:
-        super().__init__(table, steps_of(table))
-        self._left, self._lands = lost, lands
-
-    def _performed(self, step: Single) -> Any:
-        if isinstance(step, Put):
-            self._left -= 1
-            if self._left == -1:
-                if self._lands:
-                    perform(step, self._store, self._environment)
-                return None
-        return super()._performed(step)
+    puts = count()
+    return Driven(table, steps_of(table), lambda _: next(puts) == lost, lands=lands)
 
 
 def raced(table: Table, rng: random.Random, count: int) -> list[Driven]:

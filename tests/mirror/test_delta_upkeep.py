@@ -95,7 +95,8 @@ def test_process_that_slept_through_the_deletion_of_versions_does_not_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of the next version is free again, but below a checkpoint, where no reader looks."""
-    from tests.mirror.delta_reading import Driven, steps_of
+    from tests.mirror.delta_reading import steps_of
+    from tests.mirror.driven import Driven
 
     table = made(tmp_path)
     monkeypatch.setattr(delta_upkeep, "KEPT_MS", -1_000_000)

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor import Table
-from crdt_mor.log.steps import Put, Step, Steps, Together, perform, run
+from crdt_mor.log.steps import run
 from crdt_mor.mirror import iceberg_metadata
 from crdt_mor.mirror.iceberg_read import files_needed
-from crdt_mor.mirror.refresh import Refreshed
 from crdt_mor.mirror.sweep import sweep
+from tests.mirror.driven import Driven
 from tests.mirror.iceberg_reading import by_duckdb, by_pyiceberg, metadata_of, mirrored, root_of, steps_of
 from tests.mirror.shapes import SCHEMA, rows, scanned, written_over
 
@@ -30,42 +30,6 @@ def small(path: Path) -> Table:
     table.maintenance.compact()
     table.upsert(rows([1], 2))
     return table
-
-
-class Driven:
-    """A refresh that runs step by step.
-
-    lost: the path of a put whose first reply is lost. lands: whether that put is carried out.
-    """
-
-    lost = ""
-    lands = True
-
-    def __init__(self, table: Table) -> None:
-        self._store, self._environment = table._session.store, table._session.environment
-        self._steps: Steps[Refreshed] = steps_of(table)
-        self._reply: Any = None
-        self.result: Refreshed | None = None
-
-    def step(self) -> bool:
-        """Perform the next step; return False at the end."""
-        try:
-            step = self._steps.send(self._reply)
-        except StopIteration as end:
-            self.result = end.value
-            return False
-        self._reply = self._performed(step)
-        return True
-
-    def _performed(self, step: Step) -> Any:
-        if isinstance(step, Put) and step.path == self.lost:
-            self.lost = ""
-            if self.lands:
-                perform(step, self._store, self._environment)
-            return None
-        if isinstance(step, Together):
-            return [perform(one, self._store, self._environment) for one in step.steps]
-        return perform(step, self._store, self._environment)
 
 
 def versions_of(table: Table) -> list[int]:
@@ -85,7 +49,7 @@ def test_mirror_whose_process_dies_at_any_step_is_continued_by_the_next(tmp_path
         before = scanned(table)
         table.upsert(rows([2, 3, 9], 3))
         after = scanned(table)
-        driven = Driven(table)
+        driven = Driven(table, steps_of(table))
 
         is_over = not all(driven.step() for _ in range(dies_at))
         assert by_pyiceberg(table) in (before, after)
@@ -102,7 +66,7 @@ def test_hint_of_a_process_that_died_before_it_is_repaired_by_the_next(tmp_path:
     table = small(tmp_path)
     mirrored(table)
     table.upsert(rows([2], 3))
-    driven = Driven(table)
+    driven = Driven(table, steps_of(table))
     while not Path(tmp_path, "metadata/v2.metadata.json").exists():
         driven.step()
     hint = Path(tmp_path, "metadata/version-hint.text")
@@ -116,13 +80,12 @@ def test_hint_of_a_process_that_died_before_it_is_repaired_by_the_next(tmp_path:
 @pytest.mark.parametrize("lands", [True, False])
 def test_mirror_whose_reply_of_the_commit_is_lost_is_committed_once(tmp_path: Path, lands: bool) -> None:
     table = small(tmp_path)
-    driven = Driven(table)
-    driven.lost, driven.lands = "metadata/v1.metadata.json", lands
+    driven = Driven(table, steps_of(table), lambda put: put.path == "metadata/v1.metadata.json", lands=lands)
 
     while driven.step():
         pass
 
-    assert driven.lost == ""
+    assert driven.has_lost
     assert driven.result is not None
     assert driven.result.number == 1
     assert by_pyiceberg(table) == scanned(table)
@@ -130,11 +93,11 @@ def test_mirror_whose_reply_of_the_commit_is_lost_is_committed_once(tmp_path: Pa
 
 def three_at_once(table: Table, seed: int) -> None:
     chance = random.Random(seed)
-    first = Driven(table)
+    first = Driven(table, steps_of(table))
     for _ in range(chance.randrange(8)):
         first.step()
     table.upsert(rows([chance.randrange(9)], 7))
-    running = [first, Driven(table), Driven(table)]
+    running = [first, Driven(table, steps_of(table)), Driven(table, steps_of(table))]
     while running:
         one = chance.choice(running)
         if not one.step():
@@ -315,7 +278,7 @@ def test_process_that_slept_until_its_number_expired_finds_the_later_mirror(tmp_
     table = small(tmp_path)
     mirrored(table)
     table.upsert(rows([1], 5))
-    late = Driven(table)
+    late = Driven(table, steps_of(table))
     while len(list(tmp_path.glob("metadata/snap-*"))) < 2:
         late.step()
     for step in range(3):
@@ -335,7 +298,7 @@ def test_process_that_slept_until_its_number_expired_finds_the_later_mirror(tmp_
 
 def test_rows_of_two_refreshes_of_one_slice_have_different_files(tmp_path: Path) -> None:
     table = small(tmp_path)
-    one, other = Driven(table), Driven(table)
+    one, other = Driven(table, steps_of(table)), Driven(table, steps_of(table))
     while one.step() or other.step():
         pass
 
