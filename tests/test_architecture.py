@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "write": BELOW_READ | {"read"},
     "mirror": BELOW_READ | {"read"},  # a snapshot as metadata of other formats
     "services": BELOW_READ | {"read", "write", "mirror"},
-    "api": BELOW_READ | {"read", "write", "services", "mirror"},  # what users hold
+    "api": BELOW_READ | {"read", "write", "services", "mirror"},  # the public classes
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"simulation", "crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor

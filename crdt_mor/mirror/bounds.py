@@ -33,29 +33,46 @@ class Bounds:
 
 def bounds_of(footer: pq.FileMetaData, columns: Iterable[MirrorColumn]) -> dict[str, Bounds]:
     """Return the bounds of a file's first flat columns, by stored name."""
-    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    places = places_of(footer)
     known = [column for column in columns if not column.children and column.stored in places][:COLUMNS_MAX]
     return {column.stored: _of_column(footer, places[column.stored], column.type) for column in known}
 
 
+def places_of(footer: pq.FileMetaData) -> dict[str, int]:
+    """Return the places of a file's leaves, by dotted path."""
+    return {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+
+
+def range_of(footer: pq.FileMetaData, place: int, *, is_raw: bool = False) -> tuple[Any, Any] | None:
+    """Return the least and greatest value of a leaf; None without values, or if a row group does not tell.
+
+    is_raw: as Parquet's numbers, not as Python's dates and moments. Raises ValueError, OverflowError or TypeError for
+    values that Python lacks.
+    """
+    least, greatest = list[Any](), list[Any]()
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(place)
+        found = chunk.statistics
+        if found is not None and found.has_null_count and found.null_count == chunk.num_values:
+            continue
+        if found is None or not found.has_min_max:
+            return None
+        least.append(found.min_raw if is_raw else found.min)
+        greatest.append(found.max_raw if is_raw else found.max)
+    return (min(least), max(greatest)) if least else None
+
+
 def _of_column(footer: pq.FileMetaData, place: int, kind: pa.DataType) -> Bounds:
-    groups = [footer.row_group(group).column(place) for group in range(footer.num_row_groups)]
-    found = [group.statistics for group in groups]
+    found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
     known = all(stats is not None and stats.has_null_count for stats in found)
     nulls = sum(stats.null_count for stats in found) if known else None
-    if not _is_bounded(kind) or any(stats is None for stats in found):
-        return Bounds(None, None, nulls)
-    pairs = zip(found, groups, strict=True)
-    valued = [stats for stats, group in pairs if not known or stats.null_count != group.num_values]
-    if not valued or not all(stats.has_min_max for stats in valued):
-        return Bounds(None, None, nulls)
     try:
-        least, greatest = min(stats.min for stats in valued), max(stats.max for stats in valued)
+        pair = range_of(footer, place) if _is_bounded(kind) else None
     except (ValueError, OverflowError, TypeError):  # a moment outside Python's years, or text that is none
+        pair = None
+    if pair is None or not all(map(_is_short, pair)):
         return Bounds(None, None, nulls)
-    if not _is_short(least) or not _is_short(greatest):
-        return Bounds(None, None, nulls)
-    return Bounds(least, greatest, nulls)
+    return Bounds(*pair, nulls)
 
 
 def _is_bounded(kind: pa.DataType) -> bool:

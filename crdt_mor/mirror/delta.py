@@ -40,7 +40,6 @@ from crdt_mor.mirror.delta_types import (
     MODE,
     REWRITE,
     TABLE_ID,
-    TYPES,
     configuration,
     protocol,
     schema_json,
@@ -49,12 +48,11 @@ from crdt_mor.mirror.delta_types import (
 from crdt_mor.mirror.delta_upkeep import checkpointed, forgotten
 from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
 from crdt_mor.mirror.files import FOLDER, DeadFile
-from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Written, put_first
+from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION, Change, Committed, Head, Moment, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline_parts import FileGroup
 
-_VERSION, _AS_OF = "crdt_mor.version", "crdt_mor.as_of"
 _PARTITION, _FILE_ID, _FILES, _DEAD = "crdt_mor.partition", "crdt_mor.file_id", "crdt_mor.files", "crdt_mor.dead"
 
 Deletes = Literal["vectors", "rewrite"]
@@ -119,13 +117,13 @@ def _head(state: LogState) -> Head:
             f"that table, and mirror again. log={LOG} version={state.number}"
         )
     info, table_id = state.info(), settings[TABLE_ID]
-    is_ours = _VERSION in info
+    is_ours = VERSION in info
     last = state.transactions.get(table_id, {}).get("version", -1)
     return Head(
         number=state.number,
         table_id=table_id,
-        version=info[_VERSION] if is_ours else last,
-        as_of=InstantTime(info[_AS_OF]) if is_ours else EPOCH,
+        version=info[VERSION] if is_ours else last,
+        as_of=InstantTime(info[AS_OF]) if is_ours else EPOCH,
         slices=_slices(state.files.values()),
         types=json.loads(settings.get(TYPES, "{}")),
         mode=settings.get(MODE, ""),
@@ -220,8 +218,8 @@ def _info(moment: Moment) -> Mapping[str, Any]:
         "operation": "MIRROR",
         "operationParameters": {},
         "engineInfo": "crdt_mor",
-        _VERSION: moment.version,
-        _AS_OF: moment.as_of,
+        VERSION: moment.version,
+        AS_OF: moment.as_of,
     }
 
 

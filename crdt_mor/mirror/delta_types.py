@@ -15,6 +15,7 @@ import pyarrow.types as pt
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.mirror.columns import MirrorColumn
+from crdt_mor.mirror.refresh import TYPES
 
 Json = Mapping[str, Any]
 
@@ -24,7 +25,6 @@ vacuum. They would delete files of the table."""
 
 TABLE_ID: Final = "crdt_mor.table_id"
 MODE: Final = "crdt_mor.deletes"
-TYPES: Final = "crdt_mor.types"
 
 VECTORS: Final = "vectors"
 REWRITE: Final = "rewrite"

@@ -41,7 +41,7 @@ from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
 from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
-from crdt_mor.mirror.refresh import Change, Committed, Head, Moment, Objects, Written, put_first
+from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION, Change, Committed, Head, Moment, Objects, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import with_field_ids
@@ -76,7 +76,7 @@ class Iceberg:
 
     @classmethod
     def of(cls, session: Session, value: Timeline) -> Iceberg:
-        """Return the mirror of a table whose columns are those of a timeline value."""
+        """Return the mirror of a table with the columns of a timeline value."""
         stored = TableSchema.from_json(value.schema).stored
         return cls(address_of(session.store, session.uri), session.config, stored)
 
@@ -87,11 +87,11 @@ class Iceberg:
         state, is_ours = found
         yield from _point_at_newest()
         own = {} if state.metadata is None else state.metadata.get("properties", {})
-        version, as_of = own.get(metadata.VERSION, "-1"), own.get(metadata.AS_OF, "0" * 17)
+        version, as_of = own.get(VERSION, "-1"), own.get(AS_OF, "0" * 17)
         here = state.metadata is not None and state.metadata.get("location") == self.root
         return Head(
             state.number, own.get(metadata.TABLE, ""), int(version), InstantTime(as_of),
-            {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(metadata.TYPES, "{}")),
+            {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(TYPES, "{}")),
             own.get(metadata.MODE, "") if here else "elsewhere", is_ours, state,
         )  # fmt: skip
 
@@ -256,7 +256,7 @@ def _totals(manifests: Iterable[Manifest]) -> dict[str, str]:
 
 
 def _published(number: int, document: Json, files: Sequence[Put], of_slices: Sequence[str]) -> Steps[Committed | None]:
-    """Put the manifests, then the metadata if absent. Return what was put, or None if another process was first.
+    """Put the manifests, then the metadata if absent. Return the new objects, or None if another process was first.
 
     of_slices: paths of files that become durable before the metadata, as the manifests do.
     """

@@ -7,7 +7,7 @@ and floats have none, because footers ignore NaN.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from crdt_mor.mirror.bounds import places_of, range_of
 from crdt_mor.mirror.columns import MirrorColumn
 
 Bounds = tuple[tuple[int, bytes, bytes], ...]
@@ -34,8 +35,7 @@ def bounded(columns: Sequence[MirrorColumn], first: Sequence[str]) -> list[Mirro
 
 
 def bounds_of(footer: pq.FileMetaData, columns: Sequence[MirrorColumn]) -> Bounds:
-    kinds = footer.schema.to_arrow_schema()
-    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    kinds, places = footer.schema.to_arrow_schema(), places_of(footer)
     found: list[tuple[int, bytes, bytes]] = []
     for column in columns:
         place, index = places.get(column.stored), kinds.get_field_index(column.stored)
@@ -52,26 +52,11 @@ def _same(file: pa.DataType, column: pa.DataType) -> bool:
 
 
 def _pair(footer: pq.FileMetaData, place: int, kind: pa.DataType) -> tuple[bytes, bytes] | None:
-    ranges = list(_ranges(footer, place, is_raw=pt.is_temporal(kind)))
-    known = [pair for pair in ranges if pair is not None]
-    if not known or None in ranges:
+    found = range_of(footer, place, is_raw=pt.is_temporal(kind))
+    if found is None:
         return None
-    low, high = (_cut(min(low for low, _ in known)), _cut_up(max(high for _, high in known)))
-    pack = _packed(kind)
+    low, high, pack = _cut(found[0]), _cut_up(found[1]), _packed(kind)
     return None if pack is None or high is None else (pack(low), pack(high))
-
-
-def _ranges(footer: pq.FileMetaData, place: int, *, is_raw: bool) -> Iterator[tuple[Any, Any] | None]:
-    """Yield the range of each row group with values; None if it is unknown."""
-    for group in range(footer.num_row_groups):
-        chunk = footer.row_group(group).column(place)
-        found = chunk.statistics
-        if found is not None and found.has_null_count and found.null_count == chunk.num_values:
-            continue
-        if found is None or not found.has_min_max:
-            yield None
-        else:
-            yield (found.min_raw, found.max_raw) if is_raw else (found.min, found.max)
 
 
 def _packed(kind: pa.DataType) -> Callable[[Any], bytes] | None:

@@ -14,16 +14,14 @@ from typing import Final
 
 from crdt_mor.mirror.iceberg_manifests import Spec
 from crdt_mor.mirror.iceberg_types import HIGHEST_ID, Json
+from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION
 
 FOLDER: Final = "metadata"
 HINT: Final = f"{FOLDER}/version-hint.text"
 MAIN: Final = "main"
 
 NUMBER: Final = "crdt_mor.number"
-VERSION: Final = "crdt_mor.version"
-AS_OF: Final = "crdt_mor.as_of"
 TABLE: Final = "crdt_mor.table"
-TYPES: Final = "crdt_mor.types"
 MODE: Final = "crdt_mor.mode"
 MAPPING: Final = "schema.name-mapping.default"
 

@@ -30,6 +30,11 @@ from crdt_mor.model.timeline_parts import FileGroup
 LONG_MS: Final = 12 * 3600 * 1000
 """A refresh of this age looks for its files before it commits: sweeps delete files after a day."""
 
+VERSION: Final = "crdt_mor.version"
+AS_OF: Final = "crdt_mor.as_of"
+TYPES: Final = "crdt_mor.types"
+"""Names of a mirror's own properties in the metadata of each format."""
+
 Objects = tuple[tuple[str, int], ...]
 """Paths and sizes of objects."""
 

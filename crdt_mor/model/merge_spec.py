@@ -124,7 +124,8 @@ class MergeSpec:
                 "a table has an ordering column or payloads, not both. To order single columns by another column, use "
                 "the payload merge={(…): LatestBy(…)}"
             )
-        repeated = {name for name in self.names if self.names.count(name) > 1}
+        names = self.names
+        repeated = {name for name in names if names.count(name) > 1}
         if repeated:
             raise InvalidInputError(f"a column may have only one payload. repeated={sorted(repeated)}")
 

@@ -36,7 +36,7 @@ LIGHT = (
 )  # fmt: skip
 HEAVY = ("spark-iceberg", "spark-delta")
 MINUTES = 10
-"""For one engine, at most: its process ends then, and what it has not read fails."""
+"""The longest time of one engine. Then its process ends, and the reads that are left fail."""
 
 
 def lines(name: str) -> list[str]:
@@ -64,7 +64,7 @@ def run(python: Path, module: str, *arguments: str, folder: Path) -> subprocess.
 
 
 def problem(engine: str, read: dict[str, Any]) -> str:
-    """What is wrong with a read; empty: nothing."""
+    """Return the fault of a read, or ""."""
     known = expected(engine, read["mirror"], read["shape"], filtered=read["filtered"])
     if known and known.sometimes and read["verdict"] == "equal":
         return ""
@@ -107,7 +107,7 @@ def engine_reads(engine: str, python: Path, folder: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the mirrors and let the engines read them; 1 if a read differs from what is known."""
+    """Build the mirrors and let the engines read them; return 1 if a read differs from its known verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engines", nargs="+", choices=["light", "all", *LIGHT, *HEAVY], metavar="ENGINE")
     parser.add_argument("--long", action="store_true")

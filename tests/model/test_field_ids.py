@@ -102,7 +102,7 @@ class Life:
     schema: str = '[["id","string"]]'
     alterations: tuple[Alteration, ...] = ()
     born: dict[tuple[int, Path], int] = field(default_factory=dict)
-    """Ids by what a user knows of a field: the number of its column, counted in order of birth, and the path in it."""
+    """Ids by the number of the column, in order of birth, and the path inside it: a user sees these."""
     numbers: dict[str, int] = field(default_factory=lambda: {"id": 0})
     """The numbers of columns, by shown name now."""
     count: int = 1
