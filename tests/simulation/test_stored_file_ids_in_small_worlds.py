@@ -19,13 +19,11 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.events import leftovers
-from crdt_mor.log import publish, segments, tail
+from crdt_mor.log import segments, tail
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import segment_path, version_path
 from crdt_mor.log.steps import Put, Steps
-from crdt_mor.log.tail import find_tail
-from crdt_mor.model.file_ids import FIXED, FileIds, Unread, live_groups
+from crdt_mor.model.file_ids import FileIds, Unread, live_groups
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.names import REPLACE_COMMIT, bucket_file_id
 from crdt_mor.model.overwrite import DELETE_PARTITION
@@ -33,18 +31,19 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_file_ids
 from crdt_mor.model.timeline_parts import Completion
 from tests.driving import nonce_in_hex
-from tests.simulation.actors import PUBLISHER, Run, clock_mover
-from tests.simulation.local_states import Actor
-from tests.simulation.small_store import LOG, Violation, completions_of, decoded, stood
+from tests.simulation.actors import PUBLISHER, Run
+from tests.simulation.small_store import Violation, completions_of, stood
+from tests.simulation.stored_parts import (
+    StoredParts,
+    a_lost_reply_is_taken_for_an_object,
+    a_process_that_is_unsure_takes_it_for_lost,
+    a_sweep_asks_the_newest_version_alone,
+    a_sweep_knows_segments_alone,
+    nobody_sweeps,
+)
 from tests.simulation.worlds import (
-    ROLES,
     Place,
     Plant,
-    RecoveringWorld,
-    check_recovered,
-    nothing,
-    recovered,
-    seals,
     small_numbers,
 )
 from tests.tiers import slow
@@ -73,7 +72,7 @@ def adopter(value: Timeline, number: int) -> Run:
 
 
 def latecomer(value: Timeline, number: int) -> Run:
-    """The same, but it stalls after it has put the object, and dies once it has put the version."""
+    """The same, but it stalls after its object is put, and dies after its version is put."""
     own = replacing(number)
     nonce, groups = nonce_in_hex(f"late {number}"), live_groups([*value.completions, own], 1)
     event = value.adopt(nonce, 0, [own], value.schema, groups)
@@ -81,11 +80,7 @@ def latecomer(value: Timeline, number: int) -> Run:
     yield Put(version_path(late.version), late.encode())
 
 
-def finder(value: Timeline) -> Run:
-    return ("found", (yield from find_tail(value)))
-
-
-class Stored(RecoveringWorld):
+class Stored(StoredParts):
     """A table of which some of Hudi's commits are adopted, and processes that adopt one more each.
 
     standing: so many versions stand at first.
@@ -104,25 +99,11 @@ class Stored(RecoveringWorld):
         place = Place(stood({version_path(0): Timeline.genesis("[]", "the-table").encode()}))
         for number in range(adopted):
             place.run(adopter(place.tail, number), f"before{number}.")
-        place.settle(standing)
-        newest = place.run(find_tail(None), "first.")
-        for n in range(adopters + late):
-            role = adopter if n < adopters else latecomer
-            place.actors.append(Actor(f"a{n}", partial(role, newest, adopted + n)))
-        roles = {**ROLES, "decider": clock_mover, "finder": finder}
-        for n, name in enumerate(others):
-            place.actors.append(Actor(f"{name}{n}", partial(roles[name], newest), 10 + n))
-        super().__init__(place.objects, place.actors, faulty=seals, **options)
+        changing = [adopter] * adopters + [latecomer] * late
+        roles = [partial(role, number=adopted + n) for n, role in enumerate(changing)]
+        super().__init__(place, roles, others, standing, **options)
 
-    def check(self, objects: dict[str, Any]) -> None:
-        super().check(objects)
-        for data in objects[LOG]:
-            value = decoded(data)
-            if objects.get(version_path(value.version)) == data:
-                self._check_named(value, objects)
-        self.check_recovery(objects)
-
-    def _check_named(self, value: Timeline, objects: dict[str, Any]) -> None:
+    def check_named(self, value: Timeline, objects: dict[str, Any]) -> None:
         meant = live_groups(completions_of(value, objects), 1).file_ids
         if not meant.groups:
             return
@@ -141,9 +122,6 @@ class Stored(RecoveringWorld):
                     raise Violation(f"a process has found other file ids: {value.file_ids}")
             case _:
                 super().check_result(result, objects)
-
-    def recover(self, objects: dict[str, bytes]) -> None:
-        check_recovered(recovered(objects))
 
 
 @pytest.mark.parametrize(
@@ -166,44 +144,11 @@ def test_file_ids_are_there_for_each_version_that_stands(options: dict[str, Any]
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
 
 
-def a_lost_reply_is_taken_for_an_object(patch: pytest.MonkeyPatch) -> None:
-    def careless(put: Put) -> Steps[None]:
-        yield put
-
-    patch.setattr(segments, "put_surely", careless)
-
-
 def all_attempts_share_a_name(patch: pytest.MonkeyPatch) -> None:
     name = segments.SegmentName
     patch.setattr(
         segments, "SegmentName", lambda version, nonce, level, kind, own=None: name(version, "0" * 32, level, kind, own)
     )
-
-
-def a_process_that_is_unsure_takes_it_for_lost(patch: pytest.MonkeyPatch) -> None:
-    def careless(tail: Timeline, value: Timeline) -> Steps[bool]:
-        return True
-        yield
-
-    patch.setattr(publish, "_has_lost", careless)
-
-
-def a_sweep_knows_segments_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Timeline, "objects", property(lambda self: {segment.name for segment in self.segments}))
-
-
-def a_sweep_asks_the_newest_version_alone(patch: pytest.MonkeyPatch) -> None:
-    oldest = leftovers._oldest_version
-
-    def careless() -> Steps[Timeline | None]:
-        found = yield from oldest()
-        return replace(found, file_ids=FIXED) if found is not None else None
-
-    patch.setattr(leftovers, "_oldest_version", careless)
-
-
-def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.events.sweep.sweep_leftovers", nothing)
 
 
 def a_process_keeps_the_ids_that_it_has_read_first(patch: pytest.MonkeyPatch) -> None:

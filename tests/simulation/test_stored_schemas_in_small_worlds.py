@@ -22,26 +22,26 @@ import pytest
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError
-from crdt_mor.events import leftovers
 from crdt_mor.events import write as writes
-from crdt_mor.log import publish, segments, tail
+from crdt_mor.log import segments, tail
 from crdt_mor.log.paths import segment_path, version_path
 from crdt_mor.log.steps import Put, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_schema
-from tests.simulation.actors import PUBLISHER, Run, clock_mover
-from tests.simulation.local_states import Actor
-from tests.simulation.small_store import LOG, Violation, decoded, stood
+from tests.simulation.actors import PUBLISHER, Run
+from tests.simulation.small_store import Violation, stood
+from tests.simulation.stored_parts import (
+    StoredParts,
+    a_lost_reply_is_taken_for_an_object,
+    a_process_that_is_unsure_takes_it_for_lost,
+    a_sweep_asks_the_newest_version_alone,
+    a_sweep_knows_segments_alone,
+    nobody_sweeps,
+)
 from tests.simulation.worlds import (
-    ROLES,
     Place,
     Plant,
-    RecoveringWorld,
-    check_recovered,
-    nothing,
-    recovered,
-    seals,
     small_numbers,
 )
 from tests.tiers import slow
@@ -59,18 +59,14 @@ def adder(value: Timeline, column: str) -> Run:
 
 
 def latecomer(value: Timeline, column: str) -> Run:
-    """The same, but it stalls after it has put the object, and dies once it has put the version."""
+    """The same, but it stalls after its object is put, and dies after its version is put."""
     batch = pa.schema([(column, pa.list_(pa.int64()))])
     grown = TableSchema.from_json(value.schema).grow(batch).to_json()
     late = yield from segments.seal(value, value.grow("ab" * 16, 0, grown), {}, [])
     yield Put(version_path(late.version), late.encode())
 
 
-def finder(value: Timeline) -> Run:
-    return ("found", (yield from find_tail(value)))
-
-
-class Stored(RecoveringWorld):
+class Stored(StoredParts):
     """A table with some columns, and processes that add one more each.
 
     standing: so many versions stand at first. same: all add one column.
@@ -90,25 +86,14 @@ class Stored(RecoveringWorld):
         place = Place(stood({version_path(0): Timeline.genesis(FIRST, "the-table").encode()}))
         for number in range(added):
             place.run(adder(place.run(find_tail(None), f"found{number}."), f"old{number}"), f"before{number}.")
-        place.settle(standing)
-        newest = place.run(find_tail(None), "first.")
-        for n in range(adders + late):
-            role = adder if n < adders else latecomer
-            place.actors.append(Actor(f"a{n}", partial(role, newest, "new" if same else f"new{n}")))
-        roles = {**ROLES, "decider": clock_mover, "finder": finder}
-        for n, name in enumerate(others):
-            place.actors.append(Actor(f"{name}{n}", partial(roles[name], newest), 10 + n))
-        super().__init__(place.objects, place.actors, faulty=seals, **options)
+        changing = [adder] * adders + [latecomer] * late
+        columns = ["new" if same else f"new{n}" for n in range(len(changing))]
+        roles = [partial(role, column=column) for role, column in zip(changing, columns, strict=True)]
+        super().__init__(place, roles, others, standing, **options)
 
-    def check(self, objects: dict[str, Any]) -> None:
-        super().check(objects)
-        for data in objects[LOG]:
-            value = decoded(data)
-            if objects.get(version_path(value.version)) == data and value.version:
-                self._check_named(value, objects)
-        self.check_recovery(objects)
-
-    def _check_named(self, value: Timeline, objects: dict[str, Any]) -> None:
+    def check_named(self, value: Timeline, objects: dict[str, Any]) -> None:
+        if not value.version:
+            return
         if value.schema_object is None:
             raise Violation(f"version {value.version} carries its schema")
         path = segment_path(value.schema_object)
@@ -122,9 +107,6 @@ class Stored(RecoveringWorld):
                 _check_columns(value)
             case _:
                 super().check_result(result, objects)
-
-    def recover(self, objects: dict[str, bytes]) -> None:
-        check_recovered(recovered(objects))
 
 
 def _check_columns(value: Timeline) -> None:
@@ -154,45 +136,12 @@ def test_the_schema_is_there_for_each_version_that_stands(options: dict[str, Any
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
 
 
-def a_lost_reply_is_taken_for_an_object(patch: pytest.MonkeyPatch) -> None:
-    def careless(put: Put) -> Steps[None]:
-        yield put
-
-    patch.setattr(segments, "put_surely", careless)
-
-
 def an_object_is_named_by_its_content_alone(patch: pytest.MonkeyPatch) -> None:
     class Shared(segments.SegmentName):
         def of(self, number: int) -> str:
             return f"{0:020d}-{'0' * 32}-0-{self.kind}" if self.kind.startswith("schema") else super().of(number)
 
     patch.setattr(segments, "SegmentName", Shared)
-
-
-def a_process_that_is_unsure_takes_it_for_lost(patch: pytest.MonkeyPatch) -> None:
-    def careless(tail: Timeline, value: Timeline) -> Steps[bool]:
-        return True
-        yield
-
-    patch.setattr(publish, "_has_lost", careless)
-
-
-def a_sweep_knows_segments_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Timeline, "objects", property(lambda self: {segment.name for segment in self.segments}))
-
-
-def a_sweep_asks_the_newest_version_alone(patch: pytest.MonkeyPatch) -> None:
-    oldest = leftovers._oldest_version
-
-    def careless() -> Steps[Timeline | None]:
-        found = yield from oldest()
-        return replace(found, schema_object=None) if found is not None else None
-
-    patch.setattr(leftovers, "_oldest_version", careless)
-
-
-def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.events.sweep.sweep_leftovers", nothing)
 
 
 def a_process_keeps_the_schema_that_it_has_read_first(patch: pytest.MonkeyPatch) -> None:
