@@ -90,18 +90,16 @@ def show(
         stands: decides whether a base file with other types may be referenced; otherwise all its rows are merged.
         whole: merge all rows of a slice with logs instead of listing dead positions.
     """
-    one, columns = snapshot.with_slices([slice_]), tuple(columns)
-    key, config = key_of(slice_, snapshot.session.config), snapshot.session.config
-    if slice_.base is None or not _is_in_place(snapshot, slice_.base):
+    one, columns, config = snapshot.with_slices([slice_]), tuple(columns), snapshot.session.config
+    key, base = key_of(slice_, config), slice_.base
+    if base is None or (whole and slice_.logs) or not _is_in_place(snapshot, base):
         return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
     with naming_damage(snapshot.session.store, slice_):
-        base, footer = _base(snapshot, slice_.base)
+        base, footer = _base(snapshot, base)
         if not all(map(_reads(footer.schema.to_arrow_schema(), stands), columns)):
             return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
         if not slice_.logs:
             return ShownSlice(key, base if base.rows else None, _NONE_DEAD, None, footer)
-        if whole:
-            return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
         merge_columns = merging_of(config, snapshot.value.schema).columns
         touched = kernel.touched(open_slice(snapshot.session.store, slice_, config).blocks, merge_columns)
         dead = _places(snapshot, slice_, touched, merge_columns)
