@@ -1,13 +1,14 @@
 """Engines read mirrors of tables of every shape and must give the rows of `scan()`, or refuse as `known.py` lists.
 
-    python -m tests.engines light            # engines that pip installs: CI runs these
-    python -m tests.engines all              # and Spark, which needs Java 17 and Maven
+    python -m tests.engines light            # engines that pip installs, and a REST catalog: CI runs these
+    python -m tests.engines all              # and Spark
     python -m tests.engines duckdb-delta     # some, by name
     python -m tests.engines light --long     # a table of 1,000 file slices instead of 40
     python -m tests.engines light --folder DIR [--shapes ordering,deletes]    # keeps the tables
 
 Environments are made below `.venvs` by pip, from the files in `tests/engines/requirements`. The tables and their
-mirrors are made there by this tree, and each engine reads them in a process of its own.
+mirrors are made there by this tree, and each engine reads them in a process of its own. Spark and servers need Java 17
+and Maven. `registering.py` moves entries of catalogs. In `keeping.py`, engines try to delete files and rows.
 """
 
 from __future__ import annotations
@@ -15,26 +16,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tests.engines.engine import built
+from tests.engines.jobs import JOBS, LIGHT, Job
 from tests.engines.known import expected
 from tests.engines.reading import engines
+from tests.engines.servers import SERVERS
 from tests.environments import ROOT, environment
 
 REQUIREMENTS = Path(__file__).with_name("requirements")
-LIGHT = (
-    "pyiceberg", "duckdb-iceberg", "duckdb-delta", "polars-iceberg", "polars-delta", "delta-rs", "delta-rs-pyarrow",
-     "datafusion-delta", "clickhouse-iceberg", "clickhouse-delta", "daft-iceberg", "daft-delta",
-)  # fmt: skip
-HEAVY = ("spark-iceberg", "spark-delta")
 MINUTES = 10
 """The longest time of one engine. Then its process ends, and the reads that are left fail."""
 
@@ -93,44 +91,71 @@ def judge(engine: str, answers: Iterable[dict[str, Any]]) -> list[str]:
     return problems
 
 
-def engine_reads(engine: str, python: Path, folder: Path) -> list[str]:
-    """Let an engine read all mirrors; the problems."""
-    done = run(python, "tests.engines.reading", engine, str(folder), folder=folder)
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    problems = judge(engine, answers)
-    (mirrors,) = (each.mirrors for each in engines() if each.name == engine)
-    reads = 2 * sum(len(built(folder, mirror)) for mirror in mirrors)
-    if done.returncode or len(answers) != reads + 1:
-        problems.append(f"{engine}: {len(answers) - 1} of {reads} reads; {done.stderr[-1000:]}")
+def count_of(job: Job, folder: Path) -> int:
+    """How many answers a job gives at least."""
+    if job.module != "reading":
+        return 1
+    (mirrors,) = (each.mirrors for each in engines() if each.name == job.name)
+    return 2 * sum(len(built(folder, mirror)) for mirror in mirrors)
+
+
+def done(job: Job, folder: Path) -> list[str]:
+    """Let an engine do its job; the problems."""
+    ended = run(
+        python_of(job.requirements), f"tests.engines.{job.module}", job.argument or job.name, str(folder), folder=folder
+    )
+    answers = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    problems = judge(job.name, answers)
+    if ended.returncode or len(answers) <= count_of(job, folder):
+        problems.append(f"{job.name}: {len(answers) - 1} of {count_of(job, folder)} answers; {ended.stderr[-1000:]}")
     sys.stdout.flush()
+    return problems
+
+
+def start(name: str, folder: Path, stack: ExitStack) -> None:
+    """Start a server until the end of the stack; a catalog gets an entry for every shape."""
+    os.environ[f"ENGINES_{name.upper()}"] = stack.enter_context(SERVERS[name].start(folder / "servers" / name))
+    if SERVERS[name].is_catalog:
+        run(python_of("light"), "tests.engines.catalogs", name, str(folder), folder=folder).check_returncode()
+
+
+def all_done(jobs: Iterable[Job], folder: Path) -> list[str]:
+    """Do the jobs with the servers that they need; the problems."""
+    problems, running = list[str](), set[str]()
+    with ExitStack() as stack:
+        for job in jobs:
+            lack = job.lack()
+            if lack:
+                sys.stdout.write(f"{job.name:20} SKIPPED: {lack}\n")
+                continue
+            for server in job.servers:
+                if server not in running:
+                    start(server, folder, stack)
+                    running.add(server)
+            problems += done(job, folder)
     return problems
 
 
 def main(arguments: list[str]) -> int:
     """Build the mirrors and let the engines read them; return 1 if a read differs from its known verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("engines", nargs="+", choices=["light", "all", *LIGHT, *HEAVY], metavar="ENGINE")
+    parser.add_argument("engines", nargs="+", choices=["light", "all", *JOBS], metavar="ENGINE")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--shapes", default="")
     asked = parser.parse_args(arguments)
-    groups = {"light": LIGHT, "all": (*LIGHT, *HEAVY)}
+    groups = {"light": [job.name for job in LIGHT], "all": list(JOBS)}
     names = dict.fromkeys(name for given in asked.engines for name in groups.get(given, (given,)))
     with tempfile.TemporaryDirectory(prefix="crdt-mor-engines-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         shapes = [name for name in asked.shapes.split(",") if name]
-        light = python_of("light")
-        made = run(light, "tests.engines.mirrors", str(folder), *["--long"] * asked.long, *shapes, folder=folder)
+        options = [str(folder), *["--long"] * asked.long, *shapes]
+        made = run(python_of("light"), "tests.engines.mirrors", *options, folder=folder)
         if made.returncode:
             sys.stderr.write(made.stderr)
             return 1
-        problems = []
-        for name in names:
-            if name in HEAVY and not (shutil.which("java") and shutil.which("mvn")):
-                sys.stdout.write(f"{name:20} skipped: no Java or no Maven on this machine\n")
-                continue
-            problems += engine_reads(name, python_of("heavy") if name in HEAVY else light, folder)
+        problems = all_done((JOBS[name] for name in names), folder)
     sys.stdout.write("".join(f"{each}\n" for each in problems))
     return bool(problems)
 

@@ -51,13 +51,19 @@ Read = Callable[[Mirrored, str | None], pa.Table]
 
 @dataclass(frozen=True)
 class Engine:
-    """A reader of mirrors: `package` names its version; `bare`: ClickHouse's values (`judging.bare`)."""
+    """A reader of mirrors: `package` names its version.
+
+    Attributes:
+        bare: ClickHouse's values (`judging.bare`).
+        server: The catalog of `catalogs.py` in which it finds tables by name.
+    """
 
     name: str
     mirrors: tuple[str, ...]
     package: str
     read: Read
     bare: bool = False
+    server: str = ""
 
 
 def query(source: str, where: str | None) -> str:

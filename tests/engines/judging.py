@@ -75,3 +75,12 @@ def difference(got: pa.Table, want: pa.Table, change: Change = as_is) -> str:
             if theirs[key][name] != value:
                 wrong.setdefault(name, []).append(f"{theirs[key][name]!r} instead of {value!r} at id {key}")
     return "; ".join(f"{name}: {len(cases)} cells, such as {cases[0]}" for name, cases in wrong.items())
+
+
+def verdict_of(judged: Callable[[], str]) -> tuple[str, str]:
+    """The verdict on a function that returns a difference, and the text."""
+    try:
+        wrong = judged()
+    except BaseException as refusal:  # noqa: BLE001 - Rust's panics are no Exception
+        return "refused", f"{type(refusal).__name__}: {' '.join(str(refusal).split())}"
+    return ("wrong", wrong) if wrong else ("equal", "")

@@ -36,6 +36,8 @@ class Known:
 COLUMNS = frozenset({"columns"})
 EMPTY = frozenset({"empty"})
 
+VACUUMS = frozenset({"vacuum", "full vacuum", "delete", "optimize", "restore"})
+
 KNOWN: tuple[Known, ...] = (
     Known("polars-delta", "delta", "requires reader features ['columnMapping']", COLUMNS),
     Known("polars-delta", "delta-rewrite", "requires reader features ['columnMapping']", COLUMNS),
@@ -44,6 +46,7 @@ KNOWN: tuple[Known, ...] = (
     Known("datafusion-delta", "delta", "DeltaScanExec rejects node CooperativeExec", but=EMPTY, filtered=False),
     Known("daft-iceberg", "iceberg", "DaftError::CorruptFile", but=EMPTY, sometimes=True),
     Known("daft-delta", "delta", "Delta Lake deletion vectors are not yet supported"),
+    Known("delta-rs-keeps", "delta", 'Unsupported table features required: [Unknown("crdt_mor")]', VACUUMS),
 )
 
 

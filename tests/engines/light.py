@@ -30,7 +30,7 @@ def duckdb_connection() -> Any:
     import duckdb
 
     connection = duckdb.connect()
-    for name in ("avro", "iceberg", "delta"):
+    for name in ("httpfs", "avro", "iceberg", "delta"):
         spec = find_spec(f"duckdb_extension_{name}")
         assert spec is not None
         assert spec.origin is not None

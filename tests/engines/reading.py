@@ -14,26 +14,23 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.engines.engine import Engine, Mirrored, built
-from tests.engines.judging import bare, difference
+from tests.engines.judging import as_is, bare, difference, verdict_of
 
 
 def engines() -> tuple[Engine, ...]:
     """Every engine; the modules import an engine's package only when it reads."""
+    from tests.engines.catalogs import CATALOGS
     from tests.engines.light import LIGHT
     from tests.engines.spark import SPARK
 
-    return (*LIGHT, *SPARK)
+    return (*LIGHT, *CATALOGS, *SPARK)
 
 
 def judged(engine: Engine, mirrored: Mirrored, where: str | None) -> tuple[str, str]:
     """The verdict on one read, and its text."""
-    try:
-        got = engine.read(mirrored, where)
-    except BaseException as refusal:  # noqa: BLE001 - Rust's panics are no Exception
-        return "refused", f"{type(refusal).__name__}: {' '.join(str(refusal).split())}"
+    change = bare if engine.bare else as_is
     want = mirrored.expected(filtered=where is not None)
-    wrong = difference(got, want, bare) if engine.bare else difference(got, want)
-    return ("wrong", wrong) if wrong else ("equal", f"{want.num_rows} rows")
+    return verdict_of(lambda: difference(engine.read(mirrored, where), want, change))
 
 
 def tell(**said: object) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.engines.__main__ import HEAVY, LIGHT, judge
+from tests.engines.__main__ import judge
+from tests.engines.jobs import JOBS
 from tests.engines.judging import bare, difference
+from tests.engines.keeping import KEEPERS
 from tests.engines.known import KNOWN
 from tests.engines.reading import engines
 from tests.engines.shapes import Shape, shapes
@@ -52,12 +54,15 @@ def test_judge_of_an_unlisted_refusal_is_a_problem() -> None:
     ]
 
 
-def test_names_of_engines_and_shapes_agree() -> None:
+def test_names_of_jobs_engines_and_shapes_agree() -> None:
     by_name = {engine.name: engine for engine in engines()}
-    assert tuple(by_name) == (*LIGHT, *HEAVY)
-    names = {shape.name for shape in shapes()}
+    keepers = {keeper.name: keeper for keeper in KEEPERS}
+    assert {job.name for job in JOBS.values() if job.module == "reading"} == by_name.keys()
+    assert {job.name for job in JOBS.values() if job.module == "keeping"} == keepers.keys()
     for known in KNOWN:
-        assert known.mirror in by_name[known.engine].mirrors
+        reader = by_name.get(known.engine)
+        names = {shape.name for shape in shapes()} if reader else keepers[known.engine].statements.keys()
+        assert known.mirror in (reader.mirrors if reader else (keepers[known.engine].mirror,))
         assert (known.shapes or names) | known.but <= names
 
 

@@ -1,0 +1,135 @@
+"""A catalog's entry follows a table: it moves after commits, refuses stale ones, and survives processes that race.
+
+    python -m tests.engines.registering CATALOG FOLDER     # all checks, a line of JSON for each
+
+Every check is a function of a catalog's server and of an address that no other table has.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crdt_mor import Table
+from crdt_mor.readers.catalog_steps import requirements, updates
+from crdt_mor.readers.catalogs import register
+from tests.engines.catalogs import catalog
+from tests.engines.judging import difference, verdict_of
+from tests.engines.reading import tell
+from tests.engines.shapes import frame
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.int64())])
+PROCESSES, TURNS = 3, 4
+
+Check = Callable[[str, str], str]
+
+
+def rows(ids: range, n: int) -> pa.Table:
+    return frame(SCHEMA, ids, lambda i: (f"p{i % 2}", n))
+
+
+def small(uri: str) -> Table:
+    """A table with base files and unmerged logs."""
+    table = Table.create(uri, SCHEMA, key=["id", "part"], partition_by="part", buckets=1)
+    table.upsert(rows(range(40), 0))
+    table.maintenance.compact()
+    table.upsert(rows(range(30, 50), 1))
+    table.delete(rows(range(4), 0).select(["id", "part"]))
+    return table
+
+
+def by_name(server: str, name: str, table: Table) -> str:
+    """How the rows of an entry differ from those of the scan."""
+    return difference(catalog(server).load_table(name).scan().to_arrow(), table.scan().to_arrow())
+
+
+def moves(server: str, uri: str) -> str:
+    """The entry shows each commit after the next registration, by metadata files of the catalog's own."""
+    table = small(uri)
+    register(table, catalog(server), "checks.moves")
+    for turn in range(3):
+        table.upsert(rows(range(10 * turn, 10 * turn + 5), 7))
+        table.mirror("iceberg")  # the entry lags by more than one snapshot
+        table.delete(rows(range(20 + turn, 22 + turn), 0).select(["id", "part"]))
+        done = register(table, catalog(server), "checks.moves")
+        wrong = by_name(server, "checks.moves", table)
+        if wrong or (done.action, done.version) != ("moved", table.version):
+            return f"{done}: {wrong}"
+    return ""
+
+
+def refuses_stale(server: str, uri: str) -> str:
+    """A commit from an entry that another process has moved is refused."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table import StaticTable
+
+    table = small(uri)
+    register(table, catalog(server), "checks.stale")
+    stale = catalog(server).load_table("checks.stale")
+    for n in (7, 8):
+        table.upsert(rows(range(5, 15), n))
+        register(table, catalog(server), "checks.stale")
+    newest = StaticTable.from_metadata(table.mirror("iceberg").uri, stale.io.properties).metadata
+    changes = updates(stale.metadata, newest)
+    try:
+        catalog(server).commit_table(stale, requirements(stale.metadata, changes), changes)
+    except CommitFailedException:
+        return by_name(server, "checks.stale", table)
+    return "a stale commit was taken"
+
+
+def races(server: str, uri: str) -> str:
+    """Three processes that write and register leave one line of snapshots."""
+    table = small(uri)
+    register(table, catalog(server), "checks.races")
+    command = [sys.executable, "-m", "tests.engines.registering", "--race", server, uri]
+    running = [
+        subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE, text=True) for number in range(PROCESSES)
+    ]
+    said = [one.communicate()[1] for one in running]
+    if any(one.returncode for one in running):
+        return " ".join(said)[-1000:]
+    register(table, catalog(server), "checks.races")
+    return one_line(catalog(server).load_table("checks.races")) or by_name(server, "checks.races", table)
+
+
+def one_line(entry: Any) -> str:
+    """How the snapshots of an entry fork, or show an older version after a later one."""
+    snapshots = sorted(entry.metadata.snapshots, key=lambda one: one.sequence_number)
+    shown = [int(one.summary.additional_properties["crdt_mor.version"]) for one in snapshots]
+    parents = [one.parent_snapshot_id for one in snapshots[1:]]
+    if parents != [one.snapshot_id for one in snapshots[:-1]] or shown != sorted(shown) or len(snapshots) < PROCESSES:
+        return f"versions {shown}, parents {parents} of {[one.snapshot_id for one in snapshots]}"
+    return ""
+
+
+def race(server: str, uri: str, number: str) -> None:
+    table, start = Table(uri), 100 * (int(number) + 1)
+    for turn in range(TURNS):
+        table.upsert(rows(range(start, start + 10), turn))
+        register(table, catalog(server), "checks.races")
+
+
+CHECKS: tuple[Check, ...] = (moves, refuses_stale, races)
+
+
+def main(server: str, folder: str) -> None:
+    tell(version=version("pyiceberg"))
+    for check in CHECKS:
+        uri = str(Path(folder).absolute() / "registering" / server / check.__name__ / "table")
+        verdict, text = verdict_of(partial(check, server, uri))
+        tell(mirror="checks", shape=check.__name__, filtered=False, verdict=verdict, text=text)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--race":
+        race(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])
