@@ -8,6 +8,7 @@ from crdt_mor.api.maintenance_results import Archived, Compacted
 from crdt_mor.api.migration import Migrated
 from crdt_mor.api.migration_status import MigrationStatus
 from crdt_mor.read.explain import Explanation, Files
+from crdt_mor.services.catalogs import Registered
 from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.copy import Copied, CopyProgress
 from crdt_mor.services.maintain_report import Maintained, Upkeep
@@ -39,6 +40,7 @@ __all__ = [
     "MigrationStatus",
     "Mirrored",
     "OnProgress",
+    "Registered",
     "Repaired",
     "Restored",
     "Savepoint",

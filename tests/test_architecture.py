@@ -66,8 +66,8 @@ LIBRARIES: dict[str, set[str]] = {
     "events": {"pyarrow"},
     "read": {"numpy", "polars", "pyarrow"},
     "write": {"numpy", "polars", "pyarrow"},
-    "mirror": {"fastavro", "numpy", "polars", "pyarrow", "pyroaring"},
-    "services": {"polars", "pyarrow"},
+    "mirror": {"fastavro", "numpy", "polars", "pyarrow", "pyiceberg", "pyroaring"},
+    "services": {"polars", "pyarrow", "pyiceberg"},
     "api": {"deltalake", "pandas", "polars", "pyarrow", "pyiceberg"},  # pandas: types of a user's frame
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
@@ -75,7 +75,7 @@ LIBRARIES: dict[str, set[str]] = {
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},
     "pyspark_crdt_mor": set(),
-    "readers": {"numpy", "polars", "pyarrow", "pyiceberg", "pyspark"},
+    "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 
 OURS = {"crdt_mor", "pyspark_crdt_mor", "tests", "benches"}

@@ -90,7 +90,6 @@ PUBLIC += [f"crdt_mor.payloads.{name}" for name in payloads.__all__ if name not 
 PUBLIC += [f"crdt_mor.testing.{name}" for name in testing.__all__]
 PUBLIC += [f"crdt_mor.readers.spark.{name}" for name in names_of_spark()]
 PUBLIC += ["crdt_mor.readers.polars.scan_table", "crdt_mor.readers.follow.follow"]
-PUBLIC += ["crdt_mor.readers.catalogs.register", "crdt_mor.readers.catalogs.open_table"]
 
 OF_VALUES = {
     "ArrowDataset", "DataFile", "LocalStore", "MemoryStore",

@@ -56,7 +56,10 @@ from crdt_mor.services.verify_findings import VerifyProgress
 from crdt_mor.store.protocol import Store
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
     from crdt_mor.api.table_reads import TableReads
+    from crdt_mor.services.catalogs import Registered
 
 
 @operations
@@ -300,6 +303,25 @@ class Maintenance:
             InvalidInputError: Hudi's savepoints contain the rows; nothing was deleted.
         """
         return erase(self._session, data, keys, where, columns, wait)
+
+    def register(self, catalog: Catalog, name: str) -> Registered:
+        """Refresh the Iceberg mirror and make a catalog's entry show it, for engines that open tables by name.
+
+        Call it again after commits, or let `maintain` do it by the property `crdt_mor.mirror.catalogs`. Any number of
+        processes may call it at once. The catalog needs access to the table's files.
+
+        Args:
+            catalog: a catalog of pyiceberg, such as `load_catalog("prod")`.
+            name: namespace and table, such as "lake.events". A missing namespace is created.
+
+        Raises:
+            InvalidInputError: the name belongs to another table, or to an entry that other engines changed too much.
+            StorageUnavailableError: the catalog does not answer, or refuses access.
+            UnsupportedFeatureError: Iceberg lacks the type of a column, or the catalog the registration of tables.
+        """
+        from crdt_mor.services.catalogs import register
+
+        return register(self._session, catalog, name)
 
     def handover(self) -> None:
         """Hand the table over to Hudi's writers until `takeback`.

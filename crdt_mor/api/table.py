@@ -56,6 +56,8 @@ from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import shown_config
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
     from crdt_mor.api.inspect import Inspect
     from crdt_mor.api.job import Jobs
     from crdt_mor.api.load import OnProgress
@@ -82,7 +84,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         """Open a table made by crdt_mor or Hudi.
 
         Args:
-            uri: as in `create`.
+            uri: as in `create`, or `glue://database/table` for a table that was registered in AWS Glue.
             payloads: your own payloads that the table may use, as in `crdt_mor.allow_payloads`: classes, or module
                 names. Imported payloads need not be listed.
             storage_options: access to an object store, with the names of deltalake and polars, such as `aws_region`; by
@@ -99,11 +101,35 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
                 f"pass the table's address as text or a path: Table('events'). type={type(uri).__name__}"
             )
         allow_payloads(*_payloads(payloads))
-        given = opened_with(opening)
-        objects = store_at(os.fspath(uri), given.environment, storage_options, given.store)
-        session = Session.open(os.fspath(uri), given.environment, given.expiry_ms, objects)
+        given, uri = opened_with(opening), _address(os.fspath(uri))
+        objects = store_at(uri, given.environment, storage_options, given.store)
+        session = Session.open(uri, given.environment, given.expiry_ms, objects)
         session.inline = given.is_inline
-        self._hold(session, str(uri), objects if given.store is not None else None)
+        self._hold(session, uri, objects if given.store is not None else None)
+
+    @classmethod
+    def from_catalog(
+        cls,
+        catalog: Catalog,
+        name: str,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        opening: Opening | None = None,
+    ) -> Self:
+        """Open a table by its name in a catalog of Apache Iceberg, where `maintenance.register` put it.
+
+        Args:
+            catalog: a catalog of pyiceberg, such as `load_catalog("prod")`.
+            name: namespace and table, such as "lake.events".
+            storage_options, opening: as for `Table`.
+
+        Raises:
+            InvalidInputError: the catalog lacks the name, or `maintenance.register` did not make its entry.
+            StorageUnavailableError: the catalog does not answer, or refuses access.
+        """
+        from crdt_mor.services.catalogs import located
+
+        return cls(located(catalog, name), storage_options=storage_options, opening=opening)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
@@ -352,3 +378,12 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
 
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
     return (payloads,) if isinstance(payloads, str | type) else payloads
+
+
+def _address(uri: str) -> str:
+    """Return the address of a table of AWS Glue, `glue://database/table`, or any other address as it is."""
+    if not uri.startswith("glue://"):
+        return uri
+    from crdt_mor.services.catalogs import located_in_glue
+
+    return located_in_glue(uri)

@@ -43,6 +43,7 @@ LEFT: Final = {
         "continue, or crdt-mor cancel-migration"
     ),
     "mirror": "The mirror shows its earlier version, or already the newest. Run the same command again",
+    "register": "The catalog's entry shows its earlier version, or already the newest. Run the same command again",
     "restore": "The table may be restored already: crdt-mor history shows it. Run the same command again to finish",
     "erase": "The erasure is unfinished: files may still hold the values. Run the same command again to finish it",
     **dict.fromkeys(

@@ -39,6 +39,7 @@ from crdt_mor.cli.mirror import mirror
 from crdt_mor.cli.move import move
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.properties import properties
+from crdt_mor.cli.register import register
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
@@ -238,6 +239,7 @@ for _command in (
     takeback,
     copy,
     mirror,
+    register,
     migrate,
     cancel_migration,
     laws,

@@ -28,6 +28,8 @@ OFF: Final = "off"
 
 FOR_EVER: Final = "forever"
 
+_ENTRY: Final = re.compile(r"[A-Za-z][\w-]*:[^\s:/.]+(\.[^\s:/.]+)+")
+
 MIRRORS: Final = ("delta", "iceberg")
 """The formats of mirrors."""
 
@@ -48,6 +50,7 @@ class Policies:
     tokens_ms: int | None = 365 * DAY
     inline: bool = False
     mirrors: tuple[str, ...] = ()
+    catalogs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Policies:
@@ -153,6 +156,14 @@ def _mirrors(text: str) -> tuple[str, ...]:
     return formats
 
 
+def _catalogs(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse `glue:lake.events, prod:lake.events` to pairs of a catalog and a name."""
+    entries = [part.strip() for part in text.split(",")] if text.strip() != OFF else []
+    if len(set(entries)) < len(entries) or not all(_ENTRY.fullmatch(entry) for entry in entries):
+        raise ValueError
+    return tuple((entry.partition(":")[0], entry.partition(":")[2]) for entry in entries)
+
+
 _DURATION = "a duration, like 7d, 12h, 30m or 90s"
 _COUNT = "a whole number from 1 up"
 
@@ -205,6 +216,11 @@ POLICIES: Final[tuple[Policy, ...]] = (
     Policy(
         "crdt_mor.mirror", "mirrors", OFF, "delta, iceberg, delta,iceberg or off",
         "refresh these mirrors after the other upkeep", _mirrors,
+    ),
+    Policy(
+        "crdt_mor.mirror.catalogs", "catalogs", OFF,
+        "catalogs and names, like glue:lake.events, prod:lake.events, or off",
+        "let these entries of Iceberg catalogs show the newest version", _catalogs,
     ),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """`maintain`: run all due upkeep of a table, service by service.
 
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
-      ─► mirrors
+      ─► mirrors ─► catalogs
 
 Each service profits from the previous ones. Open plans hold their file groups, so they come before compaction. The
 sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
@@ -90,6 +90,7 @@ def maintain(
         ("tokens", _tokens),
         ("hints", lambda run: hints(run.session, run.now_ms, dry_run=run.dry_run)),
         *(("mirror", partial(_mirror, kind)) for kind in policies.mirrors),
+        *(("catalog", partial(_entry, catalog, name)) for catalog, name in policies.catalogs),
     ]
     run.guarded("hudi", _told)
     try:
@@ -363,7 +364,7 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
     yield Upkeep("tokens", "due" if run.dry_run else "done", why)
 
 
-# --- mirrors ----------------------------------------------------------------------------------------------------------
+# --- mirrors and catalogs ---------------------------------------------------------------------------------------------
 
 
 def _mirror(format: str, run: _Run) -> Iterator[Upkeep]:
@@ -380,3 +381,16 @@ def _mirror(format: str, run: _Run) -> Iterator[Upkeep]:
             "mirror", "done", f"the {format} mirror showed an older version{replaced}", files_written=done.objects,
             bytes_written=done.bytes,
         )  # fmt: skip
+
+
+def _entry(catalog: str, name: str, run: _Run) -> Iterator[Upkeep]:
+    from crdt_mor.services.catalog_calls import catalog_of
+    from crdt_mor.services.catalogs import lags, register
+
+    why = f"{name} of the catalog {catalog} showed an older version"
+    loaded = catalog_of(catalog)
+    if run.dry_run:
+        if lags(run.session, loaded, name):
+            yield Upkeep("catalog", "due", why)
+    elif register(run.session, loaded, name).action != "unchanged":
+        yield Upkeep("catalog", "done", why)

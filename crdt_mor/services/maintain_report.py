@@ -20,8 +20,8 @@ class Upkeep:
     """An action of `maintain`: done, due or failed.
 
     Attributes:
-        service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`;
-            `maintain` if the table forbids all of them.
+        service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens`, `hints`,
+            `mirror` or `catalog`; `maintain` if the table forbids all of them.
         state: `done`; `due` in a dry run, or for an erasure that waits for writers; `refused` if the table or this
             release forbids it; `failed` with the reason in `error`.
         why: Reason in words; "" if unknown.

@@ -28,7 +28,7 @@ COMMANDS = (
     "truncate", "cat", "count", "changes", "diff", "why", "ui", "show", "schema", "alter", "history", "timeline",
     "files", "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "rollback",
     "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "handover", "takeback", "copy", "mirror",
-    "migrate", "cancel-migration", "laws", "simulate", "verify", "repair", "check-store", "doctor", "demo",
+    "register", "migrate", "cancel-migration", "laws", "simulate", "verify", "repair", "check-store", "doctor", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

@@ -6,18 +6,19 @@
          └─ commit what the entry lacks, if the entry is unchanged ── lost ──► load the entry again
 
 The catalog puts metadata files of its own beside the mirror's, and the mirror's stay as they are. The mirror's number
-grows with each refresh, and the entry never moves to a lower one. `catalog_steps.py` computes the commit.
+grows with each refresh, and the entry never moves to a lower one. `mirror/catalog_steps.py` computes the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from crdt_mor import Opening, Table
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.readers.catalog_steps import NUMBER, VERSION, number_of, requirements, updates
+from crdt_mor.events.session import Session
+from crdt_mor.mirror.catalog_steps import NUMBER, VERSION, number_of, requirements, updates
+from crdt_mor.services.catalog_calls import GLUE, answers, catalog_of
+from crdt_mor.services.mirror import mirror, shows_newest
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -46,55 +47,31 @@ class Registered:
         return f"{self.name} {self.action}: the catalog shows version {self.version}. metadata={self.metadata}"
 
 
-def register(table: Table, catalog: Catalog, name: str) -> Registered:
-    """Refresh a table's Iceberg mirror and make a catalog's entry show it.
-
-    The first call registers the mirror's metadata file, later calls move the entry. Any number of processes may call it
-    at once. The catalog needs access to the table's files.
-
-    Args:
-        table: the table.
-        catalog: a catalog of pyiceberg.
-        name: namespace and table, such as "lake.events". A missing namespace is created.
-
-    Raises:
-        InvalidInputError: the name belongs to another table, or to an entry that other engines changed too much.
-    """
+def register(session: Session, catalog: Catalog, name: str) -> Registered:
+    """Refresh the Iceberg mirror and make a catalog's entry show it. See `Maintenance.register`."""
     identifier = _identifier(catalog, name)
     while True:
         entry = _loaded(catalog, identifier)
-        uri = table.mirror("iceberg").uri
-        if entry is None:
-            new = _registered(catalog, identifier, uri)
-            if new is not None:
-                return _told(new, "registered")
-            continue
-        ours = _metadata_at(entry, uri)
-        missing = updates(entry.metadata, ours)
-        if not missing:
-            return _told(entry, "unchanged")
-        if _committed(catalog, entry, ours, missing):
-            return _told(catalog.load_table(identifier), "moved")
+        uri = mirror(session, "iceberg").uri
+        with answers(catalog.name):
+            done = _pointed(catalog, identifier, entry, uri)
+        if done is not None:
+            return done
 
 
-def open_table(
-    catalog: Catalog,
-    name: str,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    opening: Opening | None = None,
-) -> Table:
-    """Open a table by its name in a catalog.
+def lags(session: Session, catalog: Catalog, name: str) -> bool:
+    """Return True if `register` would find something to do, except the removal of another engine's writes."""
+    identifier = _identifier(catalog, name)
+    entry = _loaded(catalog, identifier)
+    if entry is None or not shows_newest(session, "iceberg"):
+        return True
+    return int(entry.properties.get(VERSION, "-1")) < session.known_tail().version
 
-    Args:
-        catalog: a catalog of pyiceberg.
-        name: namespace and table, such as "lake.events".
-        storage_options, opening: as for `Table`.
 
-    Raises:
-        InvalidInputError: the catalog lacks the name, or `register` did not make its entry.
-    """
-    entry = _loaded(catalog, _identifier(catalog, name))
+def located(catalog: Catalog, name: str) -> str:
+    """Return the address of a registered table. See `Table.from_catalog`."""
+    identifier = _identifier(catalog, name)
+    entry = _loaded(catalog, identifier)
     if entry is None:
         raise InvalidInputError(f"the catalog has no table of this name: check `name`. name={name!r}")
     if NUMBER not in entry.properties:
@@ -102,10 +79,22 @@ def open_table(
             f"the catalog's table is no mirror of crdt_mor: open it with pyiceberg. name={name!r} "
             f"location={entry.location()}"
         )
-    return Table(entry.location(), storage_options=storage_options, opening=opening)
+    return str(entry.location())
+
+
+def located_in_glue(uri: str) -> str:
+    """Return the address of a table `glue://database/table`."""
+    database, _, name = uri.removeprefix(f"{GLUE}://").strip("/").partition("/")
+    if not database or not name or "/" in name:
+        raise InvalidInputError(f"an address in Glue is glue://database/table. uri={uri!r}")
+    return located(catalog_of(GLUE), f"{database}.{name}")
 
 
 def _identifier(catalog: Catalog, name: str) -> tuple[str, ...]:
+    if not callable(getattr(catalog, "identifier_to_tuple", None)):
+        raise InvalidInputError(
+            f"pass as `catalog` a catalog of pyiceberg, as its load_catalog returns. type={type(catalog).__name__}"
+        )
     identifier = catalog.identifier_to_tuple(name)
     if len(identifier) < 2 or not all(identifier):
         raise InvalidInputError(f"`name` needs a namespace and a table, such as 'lake.events'. name={name!r}")
@@ -115,15 +104,28 @@ def _identifier(catalog: Catalog, name: str) -> tuple[str, ...]:
 def _loaded(catalog: Catalog, identifier: tuple[str, ...]) -> Entry | None:
     from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
 
-    try:
-        return catalog.load_table(identifier)
-    except NoSuchIcebergTableError as error:
-        raise InvalidInputError(
-            "the catalog's table of this name is no Iceberg table: choose another `name`. "
-            f"name={'.'.join(identifier)!r}"
-        ) from error
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
+    with answers(catalog.name):
+        try:
+            return catalog.load_table(identifier)
+        except NoSuchIcebergTableError as error:
+            raise InvalidInputError(
+                "the catalog's table of this name is no Iceberg table: choose another `name`. "
+                f"name={'.'.join(identifier)!r}"
+            ) from error
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+
+def _pointed(catalog: Catalog, identifier: tuple[str, ...], entry: Entry | None, uri: str) -> Registered | None:
+    """Make the entry show a metadata file; None if another process changed the entry first."""
+    if entry is None:
+        new = _registered(catalog, identifier, uri)
+        return None if new is None else _told(new, "registered")
+    ours = _metadata_at(entry, uri)
+    missing = updates(entry.metadata, ours)
+    if not missing:
+        return _told(entry, "unchanged")
+    return _told(catalog.load_table(identifier), "moved") if _committed(catalog, entry, missing) else None
 
 
 def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:
@@ -167,7 +169,7 @@ def _another(entry: Entry, root: str) -> InvalidInputError:
     )
 
 
-def _committed(catalog: Catalog, entry: Entry, ours: Any, missing: tuple[Any, ...]) -> bool:
+def _committed(catalog: Catalog, entry: Entry, missing: tuple[Any, ...]) -> bool:
     """Return False if another process changed the entry first."""
     from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
@@ -177,7 +179,7 @@ def _committed(catalog: Catalog, entry: Entry, ours: Any, missing: tuple[Any, ..
         now = catalog.load_table(entry.name())
         if now.metadata_location == entry.metadata_location:
             raise
-        return not updates(now.metadata, ours)
+        return False
     return True
 
 
