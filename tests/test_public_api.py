@@ -143,8 +143,8 @@ SIGNATURES = {
 MEMBERS = {
     "Table": "add_rules alter append changes comments config copy count create create_from delete delete_partitions "
     "diff drop_rules environment from_catalog head history inspect jobs maintenance merge mirror move overwrite "
-    "properties rules scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate update "
-    "upsert verify version why",
+    "properties rules scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate "
+    "update upsert verify version why",
     "Jobs": "abandon complete file_groups plan",
     "Plans": "cancel complete execute open schedule",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",

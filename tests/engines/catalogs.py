@@ -58,10 +58,9 @@ CATALOGS = (
 
 def main(server: str, folder: str) -> None:
     from crdt_mor import Table
-    from crdt_mor.readers.catalogs import register
 
     for mirrored in built(Path(folder).absolute(), "iceberg"):
-        register(Table(str(mirrored.root)), catalog(server), f"shapes.{mirrored.shape}")
+        Table(str(mirrored.root)).maintenance.register(catalog(server), f"shapes.{mirrored.shape}")
 
 
 if __name__ == "__main__":

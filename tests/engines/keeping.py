@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crdt_mor import Table
-from crdt_mor.readers.catalogs import register
 from tests.engines.catalogs import attached, catalog
 from tests.engines.engine import Mirrored
 from tests.engines.judging import difference
@@ -71,7 +70,7 @@ def refreshed(keeper: Keeper, table: Table, target: Target) -> int | None:
     """Refresh the mirror and its entry; the version of another engine that this replaced."""
     replaced = table.mirror(keeper.mirror).replaced
     if keeper.server:
-        register(table, catalog(keeper.server), target.name)
+        table.maintenance.register(catalog(keeper.server), target.name)
     return replaced
 
 

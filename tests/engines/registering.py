@@ -18,8 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.readers.catalog_steps import requirements, updates
-from crdt_mor.readers.catalogs import register
+from crdt_mor.mirror.catalog_steps import requirements, updates
 from tests.engines.catalogs import catalog
 from tests.engines.judging import difference, verdict_of
 from tests.engines.reading import tell
@@ -53,12 +52,12 @@ def by_name(server: str, name: str, table: Table) -> str:
 def moves(server: str, uri: str) -> str:
     """The entry shows each commit after the next registration, by metadata files of the catalog's own."""
     table = small(uri)
-    register(table, catalog(server), "checks.moves")
+    table.maintenance.register(catalog(server), "checks.moves")
     for turn in range(3):
         table.upsert(rows(range(10 * turn, 10 * turn + 5), 7))
         table.mirror("iceberg")  # the entry lags by more than one snapshot
         table.delete(rows(range(20 + turn, 22 + turn), 0).select(["id", "part"]))
-        done = register(table, catalog(server), "checks.moves")
+        done = table.maintenance.register(catalog(server), "checks.moves")
         wrong = by_name(server, "checks.moves", table)
         if wrong or (done.action, done.version) != ("moved", table.version):
             return f"{done}: {wrong}"
@@ -71,11 +70,11 @@ def refuses_stale(server: str, uri: str) -> str:
     from pyiceberg.table import StaticTable
 
     table = small(uri)
-    register(table, catalog(server), "checks.stale")
+    table.maintenance.register(catalog(server), "checks.stale")
     stale = catalog(server).load_table("checks.stale")
     for n in (7, 8):
         table.upsert(rows(range(5, 15), n))
-        register(table, catalog(server), "checks.stale")
+        table.maintenance.register(catalog(server), "checks.stale")
     newest = StaticTable.from_metadata(table.mirror("iceberg").uri, stale.io.properties).metadata
     changes = updates(stale.metadata, newest)
     try:
@@ -88,7 +87,7 @@ def refuses_stale(server: str, uri: str) -> str:
 def races(server: str, uri: str) -> str:
     """Three processes that write and register leave one line of snapshots."""
     table = small(uri)
-    register(table, catalog(server), "checks.races")
+    table.maintenance.register(catalog(server), "checks.races")
     command = [sys.executable, "-m", "tests.engines.registering", "--race", server, uri]
     running = [
         subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE, text=True) for number in range(PROCESSES)
@@ -96,7 +95,7 @@ def races(server: str, uri: str) -> str:
     said = [one.communicate()[1] for one in running]
     if any(one.returncode for one in running):
         return " ".join(said)[-1000:]
-    register(table, catalog(server), "checks.races")
+    table.maintenance.register(catalog(server), "checks.races")
     return one_line(catalog(server).load_table("checks.races")) or by_name(server, "checks.races", table)
 
 
@@ -114,7 +113,7 @@ def race(server: str, uri: str, number: str) -> None:
     table, start = Table(uri), 100 * (int(number) + 1)
     for turn in range(TURNS):
         table.upsert(rows(range(start, start + 10), turn))
-        register(table, catalog(server), "checks.races")
+        table.maintenance.register(catalog(server), "checks.races")
 
 
 CHECKS: tuple[Check, ...] = (moves, refuses_stale, races)
