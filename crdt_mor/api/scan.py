@@ -21,11 +21,12 @@ from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.polars_types import polars_frame, polars_schema, selected
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.slices import balanced_parts
+from crdt_mor.model.slices import Slices, balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import columns_in, conjunction, conjuncts
 from crdt_mor.read.filter_errors import failed_on_rows
+from crdt_mor.read.partition_rows import PartitionRows
 from crdt_mor.read.prune import Pruning, pinned_keys, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
@@ -202,7 +203,9 @@ class Scan(ArrowRows):
     def _pruning(self) -> Pruning:
         snapshot = self._snapshot
         snapshot.session.require_own_process()
-        return prune(snapshot.slices, self._inside, snapshot.session.config, snapshot.schema)
+        session = snapshot.session
+        rows = session.views.kept(PartitionRows)
+        return prune(snapshot.slices, self._inside, session.config, snapshot.schema, rows)
 
     @cached_property
     def _keys(self) -> tuple[str, ...] | None:
@@ -233,7 +236,7 @@ class Scan(ArrowRows):
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
         """Yield visible rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
         down, late = self._conditions
-        snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
+        snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else Slices())
         if late is None:
             frames = snapshot.frames(columns, down, self._limit, keys=self._keys, kept=kept)
         else:
@@ -279,7 +282,7 @@ class Scan(ArrowRows):
 def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None) -> None:
     """Prefetch from a bucket the ends of the files that a scan reads first."""
     slices = Scan(snapshot, None, filter, meta=False)._pruning.kept  # noqa: SLF001
-    replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
+    replace(snapshot, slices=slices if limit is None else Slices(slices[:1])).prefetch()
 
 
 def _row_count(limit: object) -> int | None:

@@ -18,7 +18,7 @@ from crdt_mor.log.segments import Contents, read_once
 from crdt_mor.log.steps import Delete, Nonce, Steps
 from crdt_mor.log.stopping import blocking_token, repeated_token
 from crdt_mor.model.overwrite import Scope
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import Slices, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import OpenPlan, Pending
 from crdt_mor.planners.overwrite import StagedOverwrite, overwritten
@@ -74,7 +74,7 @@ def _staged_paths(staged: StagedOverwrite) -> set[str]:
     return {staged.empty[0], *(base.path for base in staged.bases)}
 
 
-def live_slices(tail: Timeline, contents: Contents) -> Steps[list[FileSlice]]:
+def live_slices(tail: Timeline, contents: Contents) -> Steps[Slices]:
     """Return the latest file slices. `contents` caches segments across lost races."""
     completions = list(tail.completions)
     for segment in tail.segments:

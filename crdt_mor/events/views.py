@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from crdt_mor.errors import (
     CommitUnknownError,
@@ -31,9 +31,12 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.restore import restored_since
+from crdt_mor.model.slices import Fold, Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
 from crdt_mor.store.protocol import Stat, side_by_side
+
+T = TypeVar("T")
 
 LOOK_EVERY_MS: Final = 60_000
 """How often an open table looks for Hudi's commits."""
@@ -86,6 +89,8 @@ class Views:
         self._look = HudiLook()
         self._has_helped = False
         self._hudi_instants: InstantCache = {}
+        self._fold = Fold()
+        self._kept: dict[type, Any] = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self.resolutions: Bounded[Any] = Bounded(RESOLUTIONS_BYTES)
         self._has_looked_up = False
@@ -100,6 +105,10 @@ class Views:
         """Return the memory for keys of log files; None at a session's first lookup."""
         has_looked_up, self._has_looked_up = self._has_looked_up, True
         return self._log_keys if has_looked_up else None
+
+    def kept(self, kind: type[T]) -> T:
+        """Return this session's only object of a type, for what a reader computes once."""
+        return cast("T", self._kept.get(kind) or self._kept.setdefault(kind, kind()))
 
     def hudi_is_writing(self) -> bool:
         handle = self._handle
@@ -282,6 +291,10 @@ class Views:
         own = {c.requested: c for c in value.completions}
         now = {c.requested: c for c in self.completions(newest, wanted) if c.version <= value.version}
         return list((now | own).values())
+
+    def slices(self, value: Timeline, cut: Cut | None = None, *, old_logs: bool = False) -> Slices:
+        """Return the file slices of a snapshot. For `old_logs` see `Fold.of`."""
+        return self._fold.of(self.snapshot_completions(value, cut), old_logs=old_logs)
 
     def snapshot_completions(self, value: Timeline, cut: Cut | None = None) -> list[Completion]:
         """Return the completions of a snapshot, without superseded segments."""

@@ -12,8 +12,13 @@ belongs to the newest slice with a base file. `committed` tells which blocks cou
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+from threading import Lock
 from typing import Final, TypeVar
 
 from crdt_mor.errors import UnsupportedFeatureError
@@ -26,6 +31,9 @@ S = TypeVar("S")
 
 OPENING_A_FILE: Final = 1 << 16
 """Opening a file takes as long as decoding this many bytes."""
+
+_BISECTED: Final = 64
+"""If fewer than one in so many groups are touched, each is bisected; otherwise all are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +90,125 @@ def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S
     return list(parts.values())
 
 
-def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> list[FileSlice]:
-    """Return the slice of each live file group for these commits, sorted by group.
+_partition_of = attrgetter("partition")
+_group_of = attrgetter("group")
 
-    old_logs: read-only slices of an upgraded table. Later commits and failed writes may have appended to its old logs.
+
+class Slices(tuple[FileSlice, ...]):  # noqa: SLOT001
+    """The slices of live file groups, sorted by group."""
+
+    @cached_property
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slice_.partition for slice_ in self))
+
+    def within(self, partitions: Iterable[str]) -> Slices:
+        """Return the slices of some partitions, found by bisection."""
+        found: list[FileSlice] = []
+        for path in sorted(partitions):
+            first = bisect_left(self, path, key=_partition_of)
+            found += self[first : bisect_right(self, path, first, key=_partition_of)]
+        return Slices(found)
+
+    def of_group(self, group: FileGroup) -> tuple[FileSlice, ...]:
+        """Return the slice of a file group, if it is live."""
+        place = bisect_left(self, group, key=_group_of)
+        return tuple(slice_ for slice_ in self[place : place + 1] if slice_.group == group)
+
+
+def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> Slices:
+    """Return the slice of each live file group for these commits. For `old_logs` see `Fold.of`."""
+    return Fold().of(completions, old_logs=old_logs)
+
+
+class Fold:
+    """The slices of a set of commits, kept for the next set. Thread-safe.
+
+    A commit that comes or goes changes only the slices of its own file groups, so the next set is cheap in a table of
+    any size.
     """
-    completions = list(completions)
-    replaced: dict[FileGroup, InstantTime] = {}
-    groups: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
-    committed: Committed | None = None
-    for c in completions:
-        committed = c.committed or committed
-        for group in c.replaced:
-            replaced[group] = max(c.completed, replaced.get(group, c.completed))
-        for file in c.files:
-            groups.setdefault(file.group, []).append((file, c.completed))
-    slices = [_slice(group, groups[group], committed) for group in sorted(groups) if group not in replaced]
-    if committed is not None:
-        return slices
-    shared = shared_logs(completions)
-    if not old_logs:
-        if shared:
-            _refuse_shared_logs(slices, shared)
-        return slices
-    committed = Committed.since_the_first(c.requested for c in completions)
-    return [_with_old_logs(slice_, committed, shared) for slice_ in slices]
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._commits: dict[InstantTime, Completion] = {}
+        self._files: dict[FileGroup, tuple[tuple[DataFile, InstantTime], ...]] = {}
+        self._replaced = Counter[FileGroup]()
+        self._shared: set[str] = set()
+        self._committed: Committed | None = None
+        self._slices = Slices()
+
+    def of(self, completions: Iterable[Completion], *, old_logs: bool = False) -> Slices:
+        """Return the slice of each live file group for these commits.
+
+        old_logs: read-only slices of an upgraded table. Later commits and failed writes may have appended to its old
+        logs.
+        """
+        commits = {c.requested: c for c in completions}
+        with self._lock:
+            come = [c for requested, c in commits.items() if self._commits.get(requested) != c]
+            gone = [c for requested, c in self._commits.items() if commits.get(requested) != c]
+            touched = self._forget(gone) | self._add(come)
+            committed = next((c.committed for c in reversed(commits.values()) if c.committed is not None), None)
+            if committed != self._committed:
+                touched |= self._files.keys()
+            self._commits, self._committed = commits, committed
+            self._slices = self._with_again(touched)
+            if committed is not None:
+                return self._slices
+            return self._with_old_logs() if old_logs else self._without_shared_logs()
+
+    def _add(self, completions: Sequence[Completion]) -> set[FileGroup]:
+        self._shared |= shared_logs(completions)
+        added: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
+        for c in completions:
+            self._replaced.update(c.replaced)
+            for file in c.files:
+                added.setdefault(file.group, []).append((file, c.completed))
+        for group, files in added.items():
+            self._files[group] = (*self._files.get(group, ()), *files)
+        return {*added, *(group for c in completions for group in c.replaced)}
+
+    def _forget(self, completions: Sequence[Completion]) -> set[FileGroup]:
+        self._shared -= shared_logs(completions)
+        self._replaced.subtract(group for c in completions for group in c.replaced)
+        gone = {(file.path, c.completed) for c in completions for file in c.files}
+        groups = {file.group for c in completions for file in c.files}
+        for group in groups:
+            left = tuple(
+                (file, completed) for file, completed in self._files[group] if (file.path, completed) not in gone
+            )
+            self._files |= {group: left}
+        return {*groups, *(group for c in completions for group in c.replaced)}
+
+    def _with_again(self, touched: Collection[FileGroup]) -> Slices:
+        """Return the slices, with those of the touched groups computed again."""
+        if len(touched) * _BISECTED > len(self._slices):
+            kept = [slice_ for slice_ in self._slices if slice_.group not in touched]
+            fresh = [slice_ for group in touched for slice_ in self._slice_of(group)]
+            return Slices(sorted([*kept, *fresh], key=_group_of))
+        slices, are_same_groups = list(self._slices), True
+        for group in touched:
+            place = bisect_left(slices, group, key=_group_of)
+            is_there = place < len(slices) and slices[place].group == group
+            found = self._slice_of(group)
+            slices[place : place + is_there] = found
+            are_same_groups &= is_there == bool(found)
+        result = Slices(slices) if touched else self._slices
+        if are_same_groups:
+            vars(result).update(vars(self._slices))
+        return result
+
+    def _slice_of(self, group: FileGroup) -> list[FileSlice]:
+        files = self._files.get(group)
+        return [_slice(group, files, self._committed)] if files and not self._replaced[group] else []
+
+    def _without_shared_logs(self) -> Slices:
+        if self._shared:
+            _refuse_shared_logs(self._slices, self._shared)
+        return self._slices
+
+    def _with_old_logs(self) -> Slices:
+        committed = Committed.since_the_first(self._commits)
+        return Slices(_with_old_logs(slice_, committed, self._shared) for slice_ in self._slices)
 
 
 def shared_logs(completions: Iterable[Completion]) -> set[str]:
@@ -123,13 +225,13 @@ def shared_logs(completions: Iterable[Completion]) -> set[str]:
     }
 
 
-def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[FileSlice, ...]:
+def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> Slices:
     """Add logs requested after all others to the slices."""
     by_group = {slice_.group: slice_ for slice_ in slices}
     for log in logs:
         there = by_group.get(log.group, FileSlice(*log.group, None, ()))
         by_group[log.group] = replace(there, logs=(*there.logs, log))
-    return tuple(by_group[group] for group in sorted(by_group))
+    return Slices(by_group[group] for group in sorted(by_group))
 
 
 def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[str]) -> None:
@@ -157,7 +259,7 @@ def _with_old_logs(slice_: FileSlice, committed: Committed, shared: set[str]) ->
     return replace(slice_, logs=tuple({log.path: log for log in slice_.logs}.values()), committed=committed)
 
 
-def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]], committed: Committed | None) -> FileSlice:
+def _slice(group: FileGroup, files: Sequence[tuple[DataFile, InstantTime]], committed: Committed | None) -> FileSlice:
     bases = [file for file, _ in files if file.is_base]
     base = max(bases, key=lambda file: file.name.instant) if bases else None
     barrier = base.name.instant if base else ""

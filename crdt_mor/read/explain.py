@@ -98,7 +98,6 @@ def explain(
         keys: the only keys that the filter allows; None for any.
         source_of: opens a base file by path.
     """
-    slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
     need = merging.rule.below(distinct(columns, [] if pushed is None else columns_in(pushed)))
     if any(slice_.logs for slice_ in pruning.kept):
         need = distinct(need, [merging.columns.merge_key], [merging.rule.ordering] if merging.rule.ordering else [])
@@ -118,7 +117,7 @@ def explain(
             total += footer.num_row_groups
             size += sum(_bytes(footer.row_group(group), need) for group in left)
     return Explanation(
-        total=_files(slices),
+        total=_files(pruning.slices),
         by_partition=_files(pruning.by_partition),
         by_bucket=_files(pruning.by_bucket),
         by_statistics=_files(skipped),

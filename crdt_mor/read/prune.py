@@ -1,7 +1,7 @@
 """Skip partitions, file groups and row groups that cannot contain matching rows.
 
     condition ─ split at `and` ─► conjuncts, all of which must hold
-      conditions on partition columns         evaluated on each partition's values          ─► partitions
+      conditions on partition columns         evaluated on the partitions' values           ─► partitions
       equality on all key columns             `=`, IN, and `or` of them ─► keys ─► buckets  ─► file groups
       comparisons with literals (pushdown.py) compared with row-group statistics, by polars ─► rows
 
@@ -10,7 +10,7 @@ A condition that cannot be analysed skips nothing: a wrong skip would lose rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -24,12 +24,13 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.merge.polars_types import polars_frame, polars_schema
+from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, Slices
 from crdt_mor.read.expressions import Comparison, columns_in, comparison, conjuncts, operands
+from crdt_mor.read.partition_rows import PartitionRows
 
 KEYS_MAX = 100_000
 """Above this many keys, assume that every bucket is touched."""
@@ -50,32 +51,49 @@ Pins = dict[str, Values]
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    kept: tuple[FileSlice, ...]
-    by_partition: tuple[FileSlice, ...] = ()
-    by_bucket: tuple[FileSlice, ...] = ()
+    """The slices of a snapshot, those in partitions that may match, and of these those in buckets that may match."""
+
+    slices: Slices
+    in_partitions: Slices
+    kept: Slices
+
+    @property
+    def by_partition(self) -> list[FileSlice]:
+        return _without(self.slices, self.in_partitions)
+
+    @property
+    def by_bucket(self) -> list[FileSlice]:
+        return _without(self.in_partitions, self.kept)
 
 
-def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> Pruning:
+def prune(
+    slices: Slices, condition: pl.Expr | None, config: TableConfig, schema: TableSchema, rows: PartitionRows
+) -> Pruning:
+    """Skip slices that cannot match. rows: remembers the values of the partitions."""
     if condition is None:
-        return Pruning(tuple(slices))
+        return Pruning(slices, slices, slices)
     parts = conjuncts(condition)
-    partitions = _partitions({slice_.partition for slice_ in slices}, parts, config.key, schema)
+    decidable = _on_partitions(parts, config.key)
+    left = slices.within(rows.matching(slices.partitions, decidable, config.key, schema)) if decidable else slices
     wanted = _buckets(parts, config, schema)
-    kept: list[FileSlice] = []
-    by_partition: list[FileSlice] = []
-    by_bucket: list[FileSlice] = []
-    for slice_ in slices:
-        if slice_.partition not in partitions:
-            by_partition.append(slice_)
-        elif wanted is not None and not _may_hold(slice_.file_id, wanted, config):
-            by_bucket.append(slice_)
-        else:
-            kept.append(slice_)
-    return Pruning(tuple(kept), tuple(by_partition), tuple(by_bucket))
+    kept = left if wanted is None else Slices(s for s in left if _may_hold(s.file_id, wanted, config))
+    return Pruning(slices, left, kept)
 
 
-def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
-    return _partitions({*paths}, parts, key, schema)
+def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> list[str]:
+    """Return the partitions that may match."""
+    decidable = _on_partitions(parts, key)
+    return PartitionRows().matching(tuple(paths), decidable, key, schema) if decidable else list(paths)
+
+
+def _without(slices: Sequence[FileSlice], others: Sequence[FileSlice]) -> list[FileSlice]:
+    groups = {slice_.group for slice_ in others}
+    return [slice_ for slice_ in slices if slice_.group not in groups]
+
+
+def _on_partitions(parts: Sequence[pl.Expr], key: KeySpec) -> list[pl.Expr]:
+    known = {*key.partition_fields, PARTITION_PATH}
+    return [part for part in parts if (names := set(columns_in(part))) and names <= known]
 
 
 def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
@@ -96,42 +114,6 @@ def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: Ta
         return tuple(sorted(set(config.key.partition_paths(stored).to_pylist())))
     except CrdtMorError:
         return None
-
-
-# --- partitions -----------------------------------------------------------------------------------------------------
-
-
-def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
-    known = {*key.partition_fields, PARTITION_PATH}
-    decidable = [(part, names) for part in parts if (names := set(columns_in(part))) and names <= known]
-    if not decidable:
-        return paths
-    return {
-        path
-        for path, row in _partition_rows(sorted(paths), key, schema)
-        if all(_holds(part, row) for part, names in decidable if names <= set(row.columns))
-    }
-
-
-def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> Iterator[tuple[str, pl.DataFrame]]:
-    by_columns: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
-    for path in paths:
-        values = key.partition_values(path, schema.stored)
-        by_columns.setdefault(tuple(values), []).append((path, values))
-    for names, partitions in by_columns.items():
-        fields = schema.select(names)
-        stored = pa.table([[values[name] for _, values in partitions] for name in names], schema=fields.stored)
-        declared = polars_frame(fields.restore(stored))
-        rows = pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in partitions]), *declared])
-        yield from ((path, rows[i]) for i, (path, _) in enumerate(partitions))
-
-
-def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
-    """Return True if the condition may match the row; errors count as matches."""
-    try:
-        return row.filter(part).height > 0
-    except pl.exceptions.PolarsError:
-        return True
 
 
 # --- buckets --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from crdt_mor.merge.polars_types import selected
 from crdt_mor.merge.resolution import Resolution
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.slices import FileSlice, fold_slices, with_logs
+from crdt_mor.model.slices import FileSlice, Slices, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
@@ -63,7 +63,7 @@ class Snapshot:
     session: Session
     value: Timeline
     cut: Cut
-    slices: tuple[FileSlice, ...]
+    slices: Slices
     whole: bool = True
     part: bool = False
     at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
@@ -72,9 +72,8 @@ class Snapshot:
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
-        completions = session.views.snapshot_completions(value, cut)
-        slices = fold_slices(completions, old_logs=session.config.was_upgraded)
-        return cls(session, value, cut or Cut.latest(value, "completed"), tuple(slices))
+        slices = session.views.slices(value, cut, old_logs=session.config.was_upgraded)
+        return cls(session, value, cut or Cut.latest(value, "completed"), slices)
 
     @classmethod
     def before(cls, session: Session, begun: ValueOf, settled: Timeline, requested: InstantTime) -> Snapshot:
@@ -94,10 +93,10 @@ class Snapshot:
             ended = session.views.completions(settled, lambda s: s.name not in known)
             shown = commits_before(begun, shown, ended, requested)
         value = replace(begun, schema=settled.schema, added=settled.added, alterations=settled.alterations)
-        return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))
+        return cls(session, value, Cut("requested", requested), fold_slices(shown))
 
     def read_optimized(self) -> Snapshot:
-        slices = tuple(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
+        slices = Slices(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
         return replace(self, slices=slices, whole=False)
 
     def with_own(self, logs: Sequence[tuple[DataFile, bytes]], schema: TableSchema) -> Snapshot:
@@ -110,7 +109,7 @@ class Snapshot:
         return replace(self, value=value, slices=slices, at_hand={file.path: data for file, data in logs})
 
     def with_slices(self, slices: Iterable[FileSlice]) -> Snapshot:
-        kept = tuple(slices)
+        kept = Slices(slices)
         paths = {log.path for slice_ in kept for log in slice_.logs}
         at_hand = {path: data for path, data in self.at_hand.items() if path in paths}
         file_ids = self.value.file_ids.among((slice_.partition, slice_.file_id) for slice_ in kept)
@@ -298,7 +297,7 @@ class Snapshot:
         known = self._heights()
         for slice_ in known:
             self._require_kept(slice_)
-        others = tuple(slice_ for slice_ in self.slices if slice_ not in known)
+        others = Slices(slice_ for slice_ in self.slices if slice_ not in known)
         return sum(known.values()) + sum(frame.height for frame in replace(self, slices=others).frames([], None))
 
     def _heights(self) -> dict[FileSlice, int]:

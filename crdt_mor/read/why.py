@@ -28,11 +28,12 @@ from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBloc
 from crdt_mor.merge.contributions import ORDER, TIME, decode, given_names, scan
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import COMMIT
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice, Slices, fold_slices
 from crdt_mor.model.timeline_parts import Completion, FileGroup
 from crdt_mor.planners.clean import is_commit
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.open_slice import open_slice
+from crdt_mor.read.partition_rows import PartitionRows
 from crdt_mor.read.prune import prune
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import require_times, within
@@ -156,7 +157,8 @@ class _Life:
             yield slice_.group, None
 
     def _pruned(self, completions: Sequence[Completion]) -> tuple[FileSlice, ...]:
-        return prune(self._folded(completions), self._condition, self._session.config, self._snapshot.schema).kept
+        session, rows = self._session, self._session.views.kept(PartitionRows)
+        return prune(self._folded(completions), self._condition, session.config, self._snapshot.schema, rows).kept
 
     # --- contents of a file group -----------------------------------------------------------------------------------
 
@@ -185,7 +187,7 @@ class _Life:
     def _slice(self, completions: Sequence[Completion]) -> FileSlice | None:
         return next(iter(self._folded(completions)), None)
 
-    def _folded(self, completions: Sequence[Completion]) -> list[FileSlice]:
+    def _folded(self, completions: Sequence[Completion]) -> Slices:
         return fold_slices(completions, old_logs=self._session.config.was_upgraded)
 
     def _chapter(self, slice_: FileSlice, begun: Completion | None, ended: Completion | None) -> Chapter:

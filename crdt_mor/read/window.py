@@ -8,7 +8,7 @@ copy-on-write does, the two states are compared instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices, log_order
+from crdt_mor.model.slices import FileSlice, Slices, balanced_parts, fold_slices, log_order
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import is_commit
@@ -82,7 +82,7 @@ class Window:
         """Split the window by file groups, for other processes."""
         if mode == "merged" and self._whole:
             history = self._completions(self.end)
-            weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._folded(history)]
+            weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._slices(self.end)]
         else:
             history = self._completions(self.start, self.end)
             weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in self._touched()]
@@ -113,8 +113,7 @@ class Window:
     def merged(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield each changed key once, in its state at the end."""
         if self._whole:
-            slices = tuple(self._folded(self._completions(self.end)))
-            for frame in Snapshot(self.session, self.value, self.end, slices).frames(select, None):
+            for frame in Snapshot(self.session, self.value, self.end, self._slices(self.end)).frames(select, None):
                 yield with_change(frame, UPSERT)
             return
         states = self._states
@@ -291,14 +290,14 @@ class Window:
         written = {partition for partition, _ in files} | {p for c in self.commits for p, _ in c.replaced}
         replaced = written & {partition for c in self.between for partition, _ in c.replaced}
         touched = [
-            TouchedGroups(partition, None, _slices_of(before, partition), _slices_of(after, partition))
+            TouchedGroups(partition, None, before.within([partition]), after.within([partition]))
             for partition in sorted(replaced)
         ]
         for group, group_files in sorted(files.items()):
             if group[0] not in replaced:
                 rewritten = any(file.is_base for file in group_files)
                 logs = None if rewritten else FileSlice(*group, None, _each_once(group_files), self._written)
-                touched.append(TouchedGroups(*group, _slices_of(before, *group), _slices_of(after, *group), logs))
+                touched.append(TouchedGroups(*group, before.of_group(group), after.of_group(group), logs))
         return touched
 
     def _require_kept(self) -> None:
@@ -318,11 +317,13 @@ class Window:
                 f"since={self.start} oldest={erased[group]} partition={group[0]!r} file_group={group[1]}"
             )
 
-    def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
-        return {slice_.group: slice_ for slice_ in self._folded(self._completions(cut))}
+    def _slices(self, cut: Cut) -> Slices:
+        if self.history is None:
+            return self.session.views.slices(self.value, cut, old_logs=self.session.config.was_upgraded)
+        return self._folded(cut, self.history)
 
-    def _folded(self, completions: Iterable[Completion]) -> list[FileSlice]:
-        return fold_slices(completions, old_logs=self.session.config.was_upgraded)
+    def _folded(self, cut: Cut, history: Iterable[Completion]) -> Slices:
+        return fold_slices((c for c in history if cut.shows(c)), old_logs=self.session.config.was_upgraded)
 
     @property
     def _written(self) -> Committed | None:
@@ -368,9 +369,3 @@ def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[
         for c in completions
     ]
     return [c for c in narrowed if c.files or c.replaced]
-
-
-def _slices_of(
-    slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | None = None
-) -> tuple[FileSlice, ...]:
-    return tuple(s for s in slices.values() if s.partition == partition and file_id in (None, s.file_id))

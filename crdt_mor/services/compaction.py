@@ -31,7 +31,7 @@ from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput, plan_again, plan_compaction, plan_logs
@@ -66,7 +66,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         wanted = set(groups)
-        slices = [s for s in fold_slices(session.views.snapshot_completions(value)) if s.group in wanted]
+        slices = [s for s in session.views.slices(value) if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
 
     return Service(COMPACT, _require, plan, _execute)
@@ -75,7 +75,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
-        slices = fold_slices(session.views.snapshot_completions(value))
+        slices = session.views.slices(value)
         return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
 
     return Service(COMPACT, _require, plan, _execute)
@@ -97,7 +97,7 @@ def _plan(
 ) -> CompactionPlan | None:
     merge = session.config.merge
     # The session caches segments, so planning again after a lost race is cheap.
-    slices = fold_slices(session.views.snapshot_completions(value, None))
+    slices = session.views.slices(value)
     groups = None if choose is None else choose(value, slices, taken)
     reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
     plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from crdt_mor.errors import CrdtMorError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
@@ -88,7 +88,7 @@ def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]
     if not failed:
         return {}
     value = session.tail()
-    slices = {s.group: s for s in fold_slices(session.views.snapshot_completions(value, None))}
+    slices = {s.group: s for s in session.views.slices(value)}
     standing: dict[FileGroup, CrdtMorError] = {}
     for group, error in failed:
         of = group.partition, group.file_id

@@ -39,7 +39,6 @@ from crdt_mor.model.authors import Info
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
 from crdt_mor.model.names import SAVEPOINT
-from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.planners.clean import RetentionPolicy
@@ -215,7 +214,7 @@ def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
 def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGroup]) -> None:
     for savepoint in value.savepoints:
         cut = Cut("completed", savepoint.at)
-        held = [s for s in fold_slices(session.views.snapshot_completions(value, cut)) if s.group in set(groups)]
+        held = [s for s in session.views.slices(value, cut) if s.group in set(groups)]
         if held:
             raise InvalidInputError(
                 "a savepoint keeps files with these rows, and the table could be restored to it: drop it with "
@@ -280,7 +279,7 @@ def _fold(
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
-        slices = fold_slices(session.views.snapshot_completions(value))
+        slices = session.views.slices(value)
         begins = history_begins(session.views.completions(value), slices, stable_at)
         unfolded = stable_at.keys() - begins.keys()
         if not unfolded:

@@ -17,7 +17,7 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import bucket_of_file_id
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.fetching import columns_of
@@ -114,7 +114,7 @@ def _traces(snapshot: Snapshot, history: GroupHistory, before: InstantTime | Non
 
 def _live(snapshot: Snapshot, slice_: FileSlice | None, keys: pl.Series) -> pl.DataFrame:
     none = pl.DataFrame(schema={RECORD_KEY: pl.String, COMMIT_TIME: pl.String})
-    one = replace(snapshot, slices=() if slice_ is None else (slice_,))
+    one = replace(snapshot, slices=Slices(filter(None, [slice_])))
     among = pl.col(RECORD_KEY).is_in(keys.implode())
     return pl.concat([none, *one.frames(none.columns, None, finish=lambda frame: frame.filter(among))])
 

@@ -17,6 +17,7 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.fetching import columns_of
@@ -52,7 +53,7 @@ def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Seq
 def _values(snapshot: Snapshot, history: GroupHistory, columns: Sequence[str]) -> Values:
     session, sought, path = snapshot.session, history.sought, history.group[0]
     among = pl.col(RECORD_KEY).is_in(sought[RECORD_KEY].unique().implode())
-    one = replace(snapshot, slices=() if history.slice_ is None else (history.slice_,))
+    one = replace(snapshot, slices=Slices(filter(None, [history.slice_])))
     frames = one.frames([RECORD_KEY, *columns], None, finish=lambda frame: frame.filter(among))
     live = pl.concat([pl.DataFrame(schema={RECORD_KEY: pl.String, "given": pl.Boolean}), *map(_given, frames)])
     named = sought.filter(sought[PARTITION_PATH].is_null() | (sought[PARTITION_PATH] == path))[RECORD_KEY]

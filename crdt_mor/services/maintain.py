@@ -36,7 +36,7 @@ from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.archive import KEPT_COMMITS
@@ -106,7 +106,7 @@ def maintain(
 def _waits(run: _Run) -> Iterator[str]:
     session, policies = run.session, run.policies
     value = session.known_tail()
-    yield from waiting_texts(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
+    yield from waiting_texts(value, session.views.slices(value), session.config.merge, policies, run.now_ms)
     if not RetentionPolicy.of(policies).keeps_everything:
         yield f"clean is due when history is older than {_kept(policies)}"
 
@@ -210,9 +210,9 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.known_tail()
-    found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
+    found = due_in(value, session.views.slices(value), session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
-    waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
+    waiting = noted(session, session.views.slices(value), logs_only=name == "log_compaction") if found else set()
     rest = {one.group: one for one in found if one.group not in waiting}
     if left_out := [one for one in found if one.group in waiting]:
         yield replace(due_action(name, left_out, "failed"), error=LEFT_OUT)
@@ -278,10 +278,6 @@ def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
             break
         chosen.append(one)
     return chosen
-
-
-def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
-    return fold_slices(session.views.snapshot_completions(value, None))
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from crdt_mor.services.compaction_finish import finish
 from crdt_mor.services.maintain import (
     bounded,
     compacted,
-    latest_slices,
     must_wait,
     open_since,
     schedule_due,
@@ -34,7 +33,7 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
         written = [slice_ for slice_ in slices if slice_.group in groups]
         return due_compactions(value, written, session.config.merge, policies, now_ms, taken)
 
-    found = bounded(due(value, latest_slices(session, value), ()))
+    found = bounded(due(value, session.views.slices(value), ()))
     if not found or must_wait(session, value):
         return  # as after most commits, without a request
     for plan in _left_behind(session, value, {one.group for one in found}, now_ms):

@@ -32,7 +32,7 @@ from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin, Step, require_arrived
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import window_end
 from crdt_mor.read.snapshot import Snapshot
@@ -206,7 +206,7 @@ class Migration:
         """Compute the commits of a step, only from the step and the source's history."""
         if step.since == EPOCH:
             cut = self._cut(value, step.until)
-            slices = fold_slices(self.source.views.snapshot_completions(value, cut))
+            slices = self.source.views.slices(value, cut)
             parts: list[_Part] = []
             for few in _batches((slice_, slice_.weight) for slice_ in slices):
                 shares = max(1, -(-sum(slice_.weight for slice_ in few) // (2 * BATCH_BYTES)))

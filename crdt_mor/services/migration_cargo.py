@@ -30,7 +30,7 @@ from crdt_mor.merge.tombstones import tombstones
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.keys import KeySpec, buckets
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.open_slice import open_slice
@@ -107,7 +107,7 @@ class Loader:
             of = buckets(stored_array(frame[RECORD_KEY], pa.string()), self.target.key, count)
             return frame.filter(pl.Series(of == number))
 
-        snapshot = Snapshot(self.source, self.value, cut, tuple(slices), part=True)
+        snapshot = Snapshot(self.source, self.value, cut, Slices(slices), part=True)
         rows = list(snapshot.frames(self._columns, None, finish=lambda frame: ours(self._keyed_rows(frame))))
         dead = [ours(self._located(self._tombstones(slice_), slice_.partition)) for slice_ in slices]
         return Cargo(self._none_keyed, self._all_rows(rows), self._all_tombstones(dead))

@@ -16,7 +16,7 @@ from crdt_mor.merge.resolution import Resolution
 from crdt_mor.merge.resolution_hint import to_bytes
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.policies import MINUTE, plural
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, Slices
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_report import Upkeep
 
@@ -79,7 +79,7 @@ def _written_ms(slice_: FileSlice) -> int:
 
 def resolve_slice(snapshot: Snapshot, slice_: FileSlice) -> Resolution | None:
     """Merge the keys of a slice and return its visible rows; None if a bit per row is not enough."""
-    alone = replace(snapshot, slices=(slice_,))
+    alone = replace(snapshot, slices=Slices([slice_]))
     for _ in alone.frames([snapshot.resolved.merging.columns.merge_key], None):
         pass
     return snapshot.resolved.of(slice_)

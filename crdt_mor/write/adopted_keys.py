@@ -26,7 +26,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import BUCKETS, HASH_FIELDS, PARTITION_BUCKETS
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.open_slice import base_source, open_slice
@@ -82,7 +82,7 @@ def require_placed_keys(session: Session, value: Timeline) -> None:
 
 def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -> None:
     config = session.config
-    live = fold_slices(session.views.snapshot_completions(value))
+    live = session.views.slices(value)
     written = [(slice_, file) for slice_ in live for file in slice_.files if file.path in paths]
     types = merging_of(config, value.schema).columns.schema
     if absent := [name for name in key_columns(config) if name not in types]:

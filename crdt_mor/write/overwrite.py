@@ -32,7 +32,6 @@ from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.overwrite import EVERYTHING, Scope
-from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
@@ -145,8 +144,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
         other = _path_of_values(key, schema, path, write.statements.value.names)
     except InvalidInputError:
         return  # no partition value looks like this
-    completions = write.session.views.snapshot_completions(write.value)
-    if all(slice_.partition != other for slice_ in fold_slices(completions)):
+    if not write.session.views.slices(write.value).within([other]):
         return
     (name,) = key.partition_fields
     value = path.removeprefix(f"{name}=")

@@ -15,6 +15,7 @@ from crdt_mor import Table
 from crdt_mor.mirror.columns import mirror_columns, stored_schema
 from crdt_mor.mirror.slices import key_of
 from crdt_mor.model.field_ids import PARQUET_ID
+from crdt_mor.model.slices import Slices
 from crdt_mor.payloads import PartialUpdate
 from tests.mirror.shapes import RULES, SCHEMA, all_shown, rows, scanned, seen_by_readers, snapshot_of, written_over
 
@@ -195,7 +196,7 @@ def test_base_file_at_its_staging_path_is_merged(tmp_path: Path) -> None:
     assert slice_.base is not None
     Path(table.uri, slice_.base.path).rename(Path(table.uri, "staged.parquet"))
     moved = replace(slice_, base=replace(slice_.base, staged="staged.parquet"))
-    (one,) = all_shown(replace(snapshot, slices=(moved,)))
+    (one,) = all_shown(replace(snapshot, slices=Slices([moved])))
     assert one.base is None
     assert one.rows is not None
     assert one.rows.num_rows == 3

@@ -28,7 +28,7 @@ from crdt_mor.planners.compaction import CompactionPlan as FrozenPlan
 from crdt_mor.planners.compaction import GroupInput
 from crdt_mor.results import Maintained
 from crdt_mor.services import compaction
-from crdt_mor.services.maintain import LEFT_OUT, latest_slices
+from crdt_mor.services.maintain import LEFT_OUT
 from tests.inside import frozen, session_of
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 
@@ -73,9 +73,9 @@ class FailingHistory(UpkeepHistory):
             self.schedule()
         self.service("upkeep", self.mishaps.choice([self.compact_all, self.maintain]))
 
-    def slices(self) -> list[FileSlice]:
+    def slices(self) -> Sequence[FileSlice]:
         session = session_of(self.handles[0])
-        return latest_slices(session, session.tail())
+        return session.views.slices(session.tail())
 
     def stuck(self) -> set[FileGroup]:
         """The file groups that cannot be compacted now."""

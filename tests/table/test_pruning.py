@@ -24,12 +24,15 @@ from crdt_mor import InvalidInputError, Scan, Table
 from crdt_mor.cli.main import app
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.merge import kernel
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.slices import Slices
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.read import prune
 from crdt_mor.read.explain import Files
 from crdt_mor.read.expressions import conjunction, conjuncts, sql_literal
+from crdt_mor.read.partition_rows import PartitionRows
 from crdt_mor.read.pushdown import parquet_form
 from tests.inside import session_of
 from tests.stores import LOCAL_FIRST, WatchedStore
@@ -388,11 +391,14 @@ def test_hudis_tables_and_groups_that_are_no_buckets_are_never_ruled_out_by_key(
     table.upsert(MANY)
     snapshot = table.scan()._snapshot
     config, condition = session_of(table).config, pl.col("id") == "k007"
-    assert len(prune.prune(snapshot.slices, condition, config, snapshot.schema).kept) == 1
-    theirs = replace(config, properties={})
-    assert len(prune.prune(snapshot.slices, condition, theirs, snapshot.schema).kept) == 4
-    renamed = [replace(found, file_id="0000000a-1111-2222-3333-444455556666-0") for found in snapshot.slices]
-    assert len(prune.prune(renamed, condition, config, snapshot.schema).kept) == 4
+
+    def kept(slices: Slices, config: TableConfig) -> int:
+        return len(prune.prune(slices, condition, config, snapshot.schema, PartitionRows()).kept)
+
+    assert kept(snapshot.slices, config) == 1
+    assert kept(snapshot.slices, replace(config, properties={})) == 4
+    renamed = Slices(replace(found, file_id="0000000a-1111-2222-3333-444455556666-0") for found in snapshot.slices)
+    assert kept(renamed, config) == 4
 
 
 @pytest.mark.slow
