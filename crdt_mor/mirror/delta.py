@@ -1,7 +1,7 @@
 """A mirror as a Delta table at the table's own address.
 
     _delta_log/<20 digits>.json             a version: `remove` and `add` of the slices that changed
-    .mirror/deletion_vector_<uuid>.bin      the dead positions of that version's base files
+    crdtmor/deletion_vector_<uuid>.bin      the dead positions of that version's base files
     .mirror/<partition>/m-….parquet         merged rows
 
 Each `add` has tags: the file group, and the digest of the slice that the file was written for. So the log alone tells

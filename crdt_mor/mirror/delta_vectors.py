@@ -1,6 +1,7 @@
 """Deletion vectors of Delta: positions of dead rows in a file, as portable Roaring bitmaps.
 
-One file contains the vectors of one commit. Trino refuses vectors inside the log, so none is inline.
+One file contains the vectors of one commit, in a folder whose name has letters alone: Trino refuses vectors inside
+the log, and other folders.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any, Final
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.log.steps import Nonce, Put, Steps, put_surely
-from crdt_mor.mirror.files import FOLDER
 from crdt_mor.mirror.slices import Positions
+
+FOLDER: Final = "crdtmor"
 
 MAGIC: Final = b"\xd1\xd3\x39\x64"
 _FORMAT: Final = b"\1"
@@ -48,7 +50,7 @@ def digest(positions: Positions) -> str:
 
 
 def put_vectors(found: Sequence[Positions]) -> Steps[VectorFile]:
-    """Put one file with these vectors below the folder of mirrors."""
+    """Put one file with these vectors in the folder of vectors."""
     nonce = yield Nonce()
     content, descriptors = _FORMAT, []
     for positions in found:

@@ -13,6 +13,7 @@ from typing import Final
 
 from crdt_mor.log.steps import Delete, List, Steps, StoreNow, Walk
 from crdt_mor.mirror import delta_upkeep, iceberg_read
+from crdt_mor.mirror.delta_vectors import FOLDER as VECTORS
 from crdt_mor.mirror.files import FOLDER
 from crdt_mor.mirror.iceberg_metadata import FOLDER as METADATA
 from crdt_mor.mirror.iceberg_metadata import number_of
@@ -21,7 +22,8 @@ from crdt_mor.store.protocol import Stat
 KEPT_MS: Final = 24 * 3600 * 1000
 
 _OURS: Final = re.compile(
-    r"\.mirror/(?:.+/)?(?:m-[^/]+_([0-9]+)_n[0-9a-f]{32}(?:-del)?\.parquet|deletion_vector_[0-9a-f-]{36}\.bin)"
+    r"\.mirror/(?:.+/)?m-[^/]+_([0-9]+)_n[0-9a-f]{32}(?:-del)?\.parquet"
+    r"|crdtmor/deletion_vector_[0-9a-f-]{36}\.bin"
     r"|metadata/(?:([0-9]+)-[0-9a-f]{32}-m[0-9]+|snap-[0-9]+-[0-9a-f]{32})\.avro"
 )
 """Rows, position deletes, vectors, manifests and their lists; some with the table's version. Others are a catalog's."""
@@ -51,8 +53,9 @@ def forget(root: str, version: int) -> Steps[None]:
 
 def _listed() -> Steps[list[Stat]]:
     rows: list[Stat] = yield Walk(FOLDER)
+    vectors: list[Stat] = yield List(VECTORS)
     metadata: list[Stat] = yield List(METADATA)
-    return [*rows, *metadata]
+    return [*rows, *vectors, *metadata]
 
 
 def _delete_unneeded(root: str, paths: Iterable[str]) -> Steps[int]:

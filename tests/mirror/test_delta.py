@@ -327,8 +327,16 @@ def test_merged_rows_lie_hidden_below_their_partition(tmp_path: Path) -> None:
     mirrored(table)
     found = [path for path in Path(table.uri).rglob("*") if path.is_file() and ".hoodie" not in path.parts]
     ours = [path.relative_to(table.uri).as_posix() for path in found if pq_is_new(path)]
-    assert {path.partition("/")[0] for path in ours} <= {".mirror", "_delta_log"}
+    assert {path.partition("/")[0] for path in ours} <= {".mirror", "_delta_log", "crdtmor"}
     assert len([path for path in ours if path.endswith(".parquet")]) == 2
+
+
+def test_folder_of_vectors_has_letters_alone(tmp_path: Path) -> None:
+    """Trino refuses another folder: `Random prefix must be alphanumeric`."""
+    table = written_over(made(tmp_path))
+    mirrored(table)
+    vectors = [file["deletionVector"] for file in state_of(table).files.values() if "deletionVector" in file]
+    assert {vector["pathOrInlineDv"][:-20].isalnum() for vector in vectors} == {True}
 
 
 def pq_is_new(path: Path) -> bool:

@@ -128,25 +128,30 @@ def test_clean_spares_the_base_files_of_kept_mirrors(tmp_path: Path) -> None:
     assert by_delta_rs(table) == scanned(table)
 
 
+def files_in(*folders: Path) -> set[Path]:
+    return {path for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.slow
 def test_sweep_deletes_old_files_that_no_kept_version_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path)
     monkeypatch.setattr(delta_upkeep, "KEPT_MS", -1_000_000)
     mirrored_until(table, 3)
     table.mirror("iceberg")
-    folder = Path(table.uri, ".mirror")
+    folder, vectors = Path(table.uri, ".mirror"), Path(table.uri, "crdtmor")
+    stale = vectors / f"deletion_vector_{'0' * 8}-0000-0000-0000-{'0' * 12}.bin"
     lost = folder / f"m-00000000-0000-0000-0000-000000000000-0_3_n{'0' * 32}.parquet"
     young = folder / f"m-00000000-0000-0000-0000-000000000000-0_4_n{'1' * 32}.parquet"
     foreign = folder / "notes.parquet"
-    for path in (lost, foreign):
+    for path in (lost, stale, foreign):
         path.write_bytes(b"")
-    needed = {path for path in folder.rglob("*") if path.is_file()} - {lost, foreign}
-    age(lost, foreign, *needed)
+    needed = files_in(folder, vectors) - {lost, stale, foreign}
+    age(lost, stale, foreign, *needed)
     young.write_bytes(b"")
     session = table._session
     root = table.mirror("iceberg").uri.partition("/metadata/")[0]
-    assert session.run(sweep(root)) == 1
-    assert {path for path in folder.rglob("*") if path.is_file()} == {*needed, young, foreign}
+    assert session.run(sweep(root)) == 2
+    assert files_in(folder, vectors) == {*needed, young, foreign}
     assert by_delta_rs(table) == by_pyiceberg(table) == scanned(table)
     mirrored_until(table, 40)  # every tenth version sweeps
     assert not all(path.exists() for path in needed)
@@ -158,6 +163,7 @@ def test_files_needed_are_those_of_all_kept_versions(tmp_path: Path) -> None:
     table = made(tmp_path)
     mirrored_until(table, 2)
     needed = table._session.run(files_needed())
-    own = {path.relative_to(table.uri).as_posix() for path in Path(table.uri, ".mirror").rglob("*") if path.is_file()}
+    folders = Path(table.uri, ".mirror"), Path(table.uri, "crdtmor")
+    own = {path.relative_to(table.uri).as_posix() for path in files_in(*folders)}
     assert own < needed
     assert {path for path in needed - own if Path(table.uri, path).is_file()} == needed - own

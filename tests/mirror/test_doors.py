@@ -35,7 +35,7 @@ def test_mirror_returns_its_address_version_and_cost(tmp_path: Path) -> None:
 
 
 def is_of_mirror(path: Path) -> bool:
-    return path.is_file() and not {".mirror", "_delta_log"}.isdisjoint(path.parts)
+    return path.is_file() and not {".mirror", "crdtmor", "_delta_log"}.isdisjoint(path.parts)
 
 
 def test_mirror_as_iceberg_returns_its_metadata_file(tmp_path: Path) -> None:
@@ -96,6 +96,7 @@ def test_mirror_ahead_of_a_table_from_a_backup_is_replaced(tmp_path: Path) -> No
     table.mirror("delta")
     shutil.move(Path(table.uri, "_delta_log"), tmp_path / "backup")
     shutil.move(Path(table.uri, ".mirror"), tmp_path / "backup")
+    shutil.move(Path(table.uri, "crdtmor"), tmp_path / "backup")
     old = Table(str(tmp_path / "backup"))
     done = old.mirror("delta")
     assert (done.number, done.version) == (1, old.version)
