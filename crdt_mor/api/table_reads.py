@@ -331,7 +331,7 @@ class TableReads(Readable, NearNames):
         return copy(self._session, to_uri, update, verify, on_progress, storage_options, store)
 
     def mirror(
-        self, format: Literal["delta", "iceberg"], *, deletes: Literal["vectors", "rewrite"] | None = None
+        self, format: Literal["delta", "iceberg"], *, deletes: Literal["vectors", "positions", "rewrite"] | None = None
     ) -> Mirrored:
         """Make the newest version readable for engines of Delta Lake or Apache Iceberg, unmerged logs included.
 
@@ -341,12 +341,13 @@ class TableReads(Readable, NearNames):
 
         Args:
             format: of the mirror; a table may have both.
-            deletes: of a Delta mirror. "vectors", the default, lists deleted rows in files; "rewrite" writes changed
-                file slices anew, for readers that refuse deletion vectors. None keeps the mirror's choice.
+            deletes: the form of deleted rows; None keeps the mirror's. Delta: deletion "vectors", the default, or
+                "rewrite" changed file slices, for readers without vectors. Iceberg: "positions", the default, or
+                deletion "vectors" of format version 3.
 
         Raises:
             UnsupportedFeatureError: the format lacks the type of a column.
-            InvalidInputError: another table of that format is at this address.
+            InvalidInputError: another table of that format is at this address, or `deletes` forbids the change.
         """
         from crdt_mor.services.mirror import mirror
 

@@ -19,6 +19,7 @@ class Format(StrEnum):
 
 class Deletes(StrEnum):
     vectors = "vectors"
+    positions = "positions"
     rewrite = "rewrite"
 
 
@@ -27,7 +28,10 @@ def mirror(
     format: Annotated[Format, typer.Option("--as", help="The format of the mirror.")],
     deletes: Annotated[
         Deletes | None,
-        typer.Option(help="Of a Delta mirror: list deleted rows in vectors, or rewrite changed file slices."),
+        typer.Option(
+            help="How deleted rows are shown. Delta: vectors (default) or rewrite, which writes changed file slices "
+            "whole. Iceberg: positions (default) or vectors, which needs readers of format version 3."
+        ),
     ] = None,
     output: Form = Output.text,
 ) -> None:

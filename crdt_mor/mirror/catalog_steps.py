@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 TableMetadata = Any
-"""Of version 2: pyiceberg's own name stands for all versions."""
+"""Of version 2 or 3: pyiceberg's own name stands for all versions."""
 
 NUMBER: Final = "crdt_mor.number"
 VERSION: Final = "crdt_mor.version"
 MAIN: Final = "main"
+
+ROW_IDS: Final = 3
 
 Updates = tuple[Any, ...]
 
@@ -44,7 +46,13 @@ def updates(entry: TableMetadata, ours: TableMetadata) -> Updates:
         return ()
     added = _added(entry, ours)
     ids, schemas = _schemas(entry, ours, added)
-    return (*schemas, *_specs(entry, ours), *_snapshots(entry, ours, added, ids), *_properties(entry, ours))
+    return (
+        *_format(entry, ours),
+        *schemas,
+        *_specs(entry, ours),
+        *_snapshots(entry, ours, added, ids),
+        *_properties(entry, ours),
+    )
 
 
 def requirements(entry: TableMetadata, changes: Iterable[Any]) -> tuple[Any, ...]:
@@ -64,12 +72,22 @@ def requirements(entry: TableMetadata, changes: Iterable[Any]) -> tuple[Any, ...
 def _added(entry: TableMetadata, ours: TableMetadata) -> list[Snapshot]:
     """Return the snapshots to add: later ones, and the current one, in order."""
     known = {one.snapshot_id for one in entry.snapshots}
-    new = [one for one in ours.snapshots if one.snapshot_id not in known]
+    new = [one for one in ours.snapshots if one.snapshot_id not in known and _fits(one, ours)]
     return [
         one
         for one in sorted(new, key=_sequence)
         if _sequence(one) > entry.last_sequence_number or one.snapshot_id == ours.current_snapshot_id
     ]
+
+
+def _format(entry: TableMetadata, ours: TableMetadata) -> Updates:
+    is_older = entry.format_version < ours.format_version
+    return (_steps().UpgradeFormatVersionUpdate(format_version=ours.format_version),) if is_older else ()
+
+
+def _fits(snapshot: Snapshot, ours: TableMetadata) -> bool:
+    """Return False for a snapshot without row ids, which catalogs of version 3 refuse."""
+    return ours.format_version < ROW_IDS or snapshot.first_row_id is not None
 
 
 def _sequence(snapshot: Snapshot) -> int:
@@ -126,6 +144,7 @@ def _snapshots(
         entry.last_updated_ms,
         entry.last_sequence_number,
     )
+    next_row: int = getattr(entry, "next_row_id", None) or 0
     made: list[Any] = []
     for snapshot in added:
         follows = snapshot.parent_snapshot_id in known and _sequence(snapshot) > last
@@ -136,6 +155,9 @@ def _snapshots(
             "timestamp_ms": last_ms,
             "schema_id": None if snapshot.schema_id is None else schema_ids[snapshot.schema_id],
         }
+        if snapshot.first_row_id is not None:  # another engine's rows may have ids in the entry
+            changes["first_row_id"] = max(snapshot.first_row_id, next_row)
+            next_row = changes["first_row_id"] + (snapshot.added_rows or 0)
         made.append(steps.AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changes)))
         known.add(snapshot.snapshot_id)
     current = ours.current_snapshot_id

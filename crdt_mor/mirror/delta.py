@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
@@ -56,31 +56,30 @@ from crdt_mor.model.timeline_parts import FileGroup
 _PARTITION, _FILE_ID, _FILES, _DEAD = "crdt_mor.partition", "crdt_mor.file_id", "crdt_mor.files", "crdt_mor.dead"
 
 Deletes = Literal["vectors", "rewrite"]
-"""`vectors`: dead rows are listed in deletion vectors. `rewrite`: a slice with logs is written anew, whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """The kind of Delta mirrors."""
 
-    deletes: Deletes = "vectors"
+    deletes: Deletes | None = None
 
     @property
     def mode(self) -> str:
-        return self.deletes
+        return self.deletes or ""
+
+    def like(self, head: Head | None) -> Delta:
+        kept: Deletes = "rewrite" if head is not None and head.mode == REWRITE else "vectors"
+        return replace(self, deletes=self.deletes or kept)
 
     def merges_whole(self, partition: str) -> bool:
-        """Return True if slices with logs are merged whole.
-
-        polars compares a vector's percent-encoded path with the plain one, and ignores the vector if they differ.
-        """
+        # polars compares a vector's percent-encoded path with the plain one, and ignores the vector if they differ.
         return self.deletes == REWRITE or _encoded(partition) != partition
 
     def stands(self, stored: pa.DataType, in_file: pa.DataType) -> bool:
         return stands(stored, in_file)
 
     def require_types(self, columns: Sequence[MirrorColumn]) -> None:
-        """Raise `UnsupportedFeatureError` for a column that Delta cannot show."""
         schema_json(columns)
 
     def head(self) -> Steps[Head | None]:
@@ -96,7 +95,7 @@ class Delta:
         state = LogState(-1) if head is None else head.state
         assert isinstance(state, LogState)
         vectors, file = yield from _vectors(state, change)
-        actions = _actions(state, change, self.deletes, vectors)
+        actions = _actions(state, change, self.mode, vectors)
         number, own = state.number + 1, () if file is None else ((file.path, file.size),)
         data = encode(actions)
         files = [path for one in change.slices for path, _ in one.puts] + [path for path, _ in own]
@@ -174,7 +173,7 @@ def _vectors(state: LogState, change: Change) -> Steps[tuple[dict[FileGroup, Map
 
 
 def _actions(
-    state: LogState, change: Change, mode: Deletes, vectors: Mapping[FileGroup, Mapping[str, Any]]
+    state: LogState, change: Change, mode: str, vectors: Mapping[FileGroup, Mapping[str, Any]]
 ) -> list[Action]:
     moment = change.moment
     wanted = {
@@ -223,7 +222,7 @@ def _info(moment: Moment) -> Mapping[str, Any]:
     }
 
 
-def _settings(state: LogState, moment: Moment, mode: Deletes) -> Iterable[Action]:
+def _settings(state: LogState, moment: Moment, mode: str) -> Iterable[Action]:
     """Yield the protocol and the metadata where they differ from the log's."""
     needed = protocol(moment.columns, mode)
     if state.protocol != needed:

@@ -1,4 +1,4 @@
-"""Deletion vectors of Delta: positions of dead rows in a file, as portable Roaring bitmaps.
+"""Deletion vectors of Delta: positions of dead rows in a file.
 
 One file contains the vectors of one commit, in a folder whose name has letters alone: Trino refuses vectors inside
 the log, and other folders.
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from crdt_mor.errors import InvalidInputError
 from crdt_mor.log.steps import Nonce, Put, Steps, put_surely
+from crdt_mor.mirror.bitmaps import framed, vector
 from crdt_mor.mirror.slices import Positions
 
 FOLDER: Final = "crdtmor"
 
-MAGIC: Final = b"\xd1\xd3\x39\x64"
 _FORMAT: Final = b"\1"
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -33,18 +31,6 @@ class VectorFile:
     descriptors: tuple[Mapping[str, Any], ...]
 
 
-def bitmap(positions: Positions) -> bytes:
-    """Return positions as Delta's and Puffin's bitmaps store them: a magic number and a portable 64-bit bitmap."""
-    try:
-        from pyroaring import BitMap64
-    except ImportError as error:
-        raise InvalidInputError(
-            "mirrors need the package pyroaring: run pip install 'crdt-mor[mirror]'. missing=pyroaring"
-        ) from error
-    serialized: bytes = BitMap64(positions.tolist()).serialize()
-    return MAGIC + serialized
-
-
 def digest(positions: Positions) -> str:
     return hashlib.sha256(positions.tobytes()).hexdigest()[:32]
 
@@ -54,7 +40,7 @@ def put_vectors(found: Sequence[Positions]) -> Steps[VectorFile]:
     nonce = yield Nonce()
     content, descriptors = _FORMAT, []
     for positions in found:
-        one = bitmap(positions)
+        one = vector(positions)
         descriptors.append(
             {
                 "storageType": "u",
@@ -64,7 +50,7 @@ def put_vectors(found: Sequence[Positions]) -> Steps[VectorFile]:
                 "cardinality": len(positions),
             }
         )
-        content += struct.pack(">i", len(one)) + one + struct.pack(">I", zlib.crc32(one))
+        content += framed(one)
     path = path_of(descriptors[0])
     yield from put_surely(Put(path, content, durable="content"))
     return VectorFile(path, len(content), tuple(descriptors))

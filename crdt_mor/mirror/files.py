@@ -10,7 +10,7 @@ processes apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,12 +34,20 @@ class RowFile:
     footer: pq.FileMetaData
 
 
+class Blob(NamedTuple):
+    """The place of a deletion vector in a file."""
+
+    offset: int
+    length: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeadFile:
-    """A file with the positions of a slice's dead rows."""
+    """A file with the positions of a slice's dead rows, or of several slices' if it has blobs."""
 
     path: str
     size: int
+    blob: Blob | None = None
 
 
 def file_path(key: SliceKey, version: int, nonce: str, suffix: str = ".parquet") -> str:

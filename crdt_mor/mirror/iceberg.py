@@ -1,10 +1,11 @@
-"""The Iceberg mirror, version 2: position deletes over base files, and files of merged rows.
+"""The Iceberg mirror: position deletes or deletion vectors over base files, and files of merged rows.
 
     metadata/v<N>.metadata.json     put if absent: the commit
     metadata/version-hint.text      N, for readers that do not list; rewritten after the commit
     metadata/snap-….avro            manifest lists; metadata/<version>-….avro: manifests
     .mirror/<partition>/m-….parquet         merged rows
-    .mirror/<partition>/m-…-del.parquet     position deletes
+    .mirror/<partition>/m-…-del.parquet     position deletes: Iceberg version 2
+    .mirror/m-vectors_….puffin              deletion vectors of a refresh: Iceberg version 3
 
 Order: rows and deletes, manifests, manifest list, metadata, hint. A catalog's own metadata files beside ours stay
 untouched.
@@ -16,11 +17,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, put_all_surely, put_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
@@ -36,18 +38,23 @@ from crdt_mor.mirror.iceberg_manifests import (
     Stream,
     list_bytes,
     manifest_bytes,
+    numbered,
 )
-from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape
+from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape, next_row_ids
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
 from crdt_mor.mirror.iceberg_read import State, read_head
 from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
+from crdt_mor.mirror.iceberg_vectors import with_vectors
 from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION, Change, Committed, Head, Moment, Objects, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import with_field_ids
-from crdt_mor.model.instant import InstantTime, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.open import address_of
+
+Deletes = Literal["positions", "vectors"]
+VERSIONS: Final[Mapping[Deletes, int]] = {"positions": 2, "vectors": 3}
 
 _HINT_TRIES: Final = 10
 
@@ -72,13 +79,27 @@ class Iceberg:
     root: str
     config: TableConfig
     stored: pa.Schema
-    mode: str = "position deletes"
+    deletes: Deletes | None = None
 
     @classmethod
-    def of(cls, session: Session, value: Timeline) -> Iceberg:
+    def of(cls, session: Session, value: Timeline, deletes: Deletes | None = None) -> Iceberg:
         """Return the mirror of a table with the columns of a timeline value."""
         stored = TableSchema.from_json(value.schema).stored
-        return cls(address_of(session.store, session.uri), session.config, stored)
+        return cls(address_of(session.store, session.uri), session.config, stored, deletes)
+
+    @property
+    def mode(self) -> str:
+        return self.deletes or ""
+
+    def like(self, head: Head | None) -> Iceberg:
+        kept: Deletes = "vectors" if head is not None and head.mode == "vectors" else "positions"
+        if (self.deletes, kept) == ("positions", "vectors"):
+            raise InvalidInputError(
+                "an Iceberg mirror with deletion vectors has format version 3, and Iceberg has no way back to version "
+                "2: drop the table in all catalogs, delete the folder metadata/, then mirror again. "
+                f"deletes='positions' table={self.root}"
+            )
+        return replace(self, deletes=self.deletes or kept)
 
     def head(self) -> Steps[Head | None]:
         found = yield from read_head(self.root)
@@ -87,16 +108,17 @@ class Iceberg:
         state, is_ours = found
         yield from _point_at_newest()
         own = {} if state.metadata is None else state.metadata.get("properties", {})
-        version, as_of = own.get(VERSION, "-1"), own.get(AS_OF, "0" * 17)
         here = state.metadata is not None and state.metadata.get("location") == self.root
+        version, as_of = (own.get(VERSION, "-1"), own.get(AS_OF, EPOCH)) if here else ("-1", EPOCH)
+        format_version = (_usable(state.metadata) or {}).get("format-version", VERSIONS["positions"])
         return Head(
             state.number, own.get(metadata.TABLE, ""), int(version), InstantTime(as_of),
             {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(TYPES, "{}")),
-            own.get(metadata.MODE, "") if here else "elsewhere", is_ours, state,
+            "vectors" if format_version >= VERSIONS["vectors"] else "positions", is_ours, state,
         )  # fmt: skip
 
     def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:
-        if shown.base is None or not len(shown.dead):
+        if self.deletes == "vectors" or shown.base is None or not len(shown.dead):
             return None
         path = file_path(shown.key, moment.version, (yield Nonce()), "-del.parquet")
         paths = pa.repeat(pa.scalar(f"{self.root}/{shown.base.path}"), len(shown.dead))
@@ -111,32 +133,48 @@ class Iceberg:
         before = _usable(state.metadata)
         shape = self._shape(change, before)
         schema, specs = metadata.schema_of(before, shape), metadata.specs_of(before, shape)
-        as_typed = head is not None and all(moment.types.get(name, kind) == kind for name, kind in head.types.items())
-        planned = plan(
-            () if change.is_whole else state.manifests,
-            {one.shown.key.group: self._entries(one, moment.columns, specs) for one in change.slices},
-            moment.keys,
-            lambda entry: self._restated(entry, specs),
-            bounds_stay=as_typed,
-        )
         nonce = yield Nonce()
+        vectors, slices = self._vectors(change, nonce)
+        planned = self._planned(head, replace(change, slices=slices), state.manifests, specs)
         snapshot_id = int.from_bytes(sha256(nonce.encode()).digest()[:8], "big") >> 1 or 1
         sequence = 1 if before is None else int(before.get("last-sequence-number", 0)) + 1
         made, puts = self._manifests(planned, specs, schema, snapshot_id, sequence, f"{moment.version}-{nonce}")
-        manifests = [*planned.kept, *made]
+        row_ids = next_row_ids(before, made) if self.deletes == "vectors" else None
+        manifests = [*planned.kept, *(made if row_ids is None else numbered(made, row_ids.first))]
         old = [] if before is None or change.forgets else metadata.own_snapshots(before, moment.table_id, self.root)
         parent = old[-1]["snapshot-id"] if old else None
         listed = Put(
             f"{metadata.FOLDER}/snap-{snapshot_id}-{nonce}.avro",
-            list_bytes(self.root, manifests, snapshot_id, parent, sequence), durable="content",
+            list_bytes(self.root, manifests, snapshot_id, parent, sequence, self._version), durable="content",
         )  # fmt: skip
         new = NewSnapshot(
             snapshot_id, f"{self.root}/{listed.path}", moment.version, moment.as_of, to_ms(moment.as_of),
-            moment.table_id, self.mode, _totals(manifests),
+            moment.table_id, _totals(manifests), row_ids,
         )  # fmt: skip
         document = metadata.following(number, self.root, moment.uuid, before, shape, new, old, moment.now_ms)
         of_slices = [path for one in change.slices for path, _ in one.puts]
-        return (yield from _published(number, document, [*puts, listed], of_slices))
+        return (yield from _published(number, document, [*vectors, *puts, listed], of_slices))
+
+    @property
+    def _version(self) -> int:
+        return VERSIONS[self.deletes or "positions"]
+
+    def _vectors(self, change: Change, nonce: str) -> tuple[list[Put], tuple[Written, ...]]:
+        if self.deletes != "vectors":
+            return [], change.slices
+        return with_vectors(self.root, change.slices, f"{change.moment.version}_n{nonce}")
+
+    def _planned(
+        self, head: Head | None, change: Change, manifests: Sequence[Manifest], specs: tuple[Spec, Spec]
+    ) -> Plan:
+        moment, known = change.moment, {} if head is None else head.types
+        return plan(
+            () if change.is_whole else manifests,
+            {one.shown.key.group: self._entries(one, moment.columns, specs) for one in change.slices},
+            moment.keys,
+            lambda entry: self._restated(entry, specs),
+            bounds_stay=all(moment.types.get(name, kind) == kind for name, kind in known.items()),
+        )
 
     # --- the table in Iceberg's words ---------------------------------------------------------------------------------
 
@@ -144,11 +182,9 @@ class Iceberg:
         return stands(stored, in_file)
 
     def merges_whole(self, partition: str) -> bool:  # noqa: ARG002 - of the protocol
-        """Return True if slices with logs are merged whole."""
         return False
 
     def require_types(self, columns: Sequence[MirrorColumn]) -> None:
-        """Raise `UnsupportedFeatureError` for a column that Iceberg cannot show."""
         schema_fields(columns)
 
     def _shape(self, change: Change, before: Json | None) -> Shape:
@@ -214,7 +250,9 @@ class Iceberg:
             key = self.config.key
             first = [*key.partition_fields, *key.fields]
             return replace(entry, bounds=bounds_of(one.shown.footer, bounded(columns, first)))
-        if entry.stream == "deletes" and one.shown.base is not None:
+        if entry.stream == "deletes" and one.dead is not None and one.shown.base is not None:
+            if one.dead.blob is not None:
+                return replace(entry, referenced=one.shown.base.path, blob=one.dead.blob)
             path = f"{self.root}/{one.shown.base.path}".encode()
             return replace(entry, referenced=one.shown.base.path, bounds=((_FILE_PATH_ID, path, path),))
         return entry
@@ -228,7 +266,7 @@ class Iceberg:
         for place, batch in enumerate(planned.made):
             path = f"{metadata.FOLDER}/{name}-m{place}.avro"
             spec = by_id[batch.spec_id]
-            data = manifest_bytes(self.root, batch.entries, batch.stream, spec, schema, snapshot_id)
+            data = manifest_bytes(self.root, batch.entries, spec, schema, snapshot_id, self._version)
             puts.append(Put(path, data, durable="content"))
             entries = tuple(entry.settled(sequence, snapshot_id) for entry in batch.entries)
             made.append(Manifest(path, len(data), batch.stream, batch.spec_id, sequence, snapshot_id, entries))
@@ -247,7 +285,7 @@ def _totals(manifests: Iterable[Manifest]) -> dict[str, str]:
     deletes = [entry for entry in entries if entry.stream == "deletes"]
     return {
         "total-data-files": str(len(data)), "total-records": str(sum(entry.rows for entry in data)),
-        "total-files-size": str(sum(entry.size for entry in entries)), "total-delete-files": str(len(deletes)),
+        "total-files-size": str(sum(entry.own_size for entry in entries)), "total-delete-files": str(len(deletes)),
         "total-position-deletes": str(sum(entry.rows for entry in deletes)), "total-equality-deletes": "0",
     }  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Iceberg's manifests and manifest lists, version 2: which files a snapshot has.
+"""Iceberg's manifests and manifest lists, versions 2 and 3: which files a snapshot has.
 
-    entry      a base file, a file of winning rows, or a file of position deletes
+    entry      a base file, a file of winning rows, a file of position deletes, or a deletion vector
     manifest   up to `ENTRIES_MAX` entries of one stream and one partition spec; never changed
     list       the manifests of a snapshot
 
@@ -21,6 +21,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from crdt_mor.ground.late_imports import Late
+from crdt_mor.mirror.files import Blob
 from crdt_mor.mirror.iceberg_bounds import Bounds
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _SLICES: Final = "crdt_mor.slices"
 _STREAM: Final = "crdt_mor.stream"
 
 PartitionValue = str | int | date | None
+
+Name = tuple[str, Blob | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a snapshot.
+    """A file of a snapshot, or a deletion vector in a file.
 
     Attributes:
         path: relative to the table.
@@ -78,6 +81,7 @@ class Entry:
         spec_id, values: the partition.
         referenced: the base file of position deletes.
         sequence, snapshot_id: of the snapshot that added it; None if that is the one being made.
+        first_row: the id of a data file's first row, in version 3; None if the manifest list decides it.
     """
 
     stream: Stream
@@ -91,6 +95,16 @@ class Entry:
     referenced: str | None = None
     sequence: int | None = None
     snapshot_id: int | None = None
+    blob: Blob | None = None
+    first_row: int | None = None
+
+    @property
+    def name(self) -> Name:
+        return self.path, self.blob
+
+    @property
+    def own_size(self) -> int:
+        return self.size if self.blob is None else self.blob.length
 
     def settled(self, sequence: int, snapshot_id: int) -> Entry:
         """Return the entry as later snapshots see it."""
@@ -99,7 +113,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest file with its entries, which are settled."""
+    """A manifest file with its entries, which are settled. first_row: of its new data files."""
 
     path: str
     length: int
@@ -108,6 +122,20 @@ class Manifest:
     sequence: int
     snapshot_id: int
     entries: tuple[Entry, ...]
+    first_row: int | None = None
+
+    @property
+    def unnumbered(self) -> int:
+        """Number of rows without an id."""
+        return sum(entry.rows for entry in self.entries if entry.stream != "deletes" and entry.first_row is None)
+
+    def numbered(self, first: int) -> Manifest:
+        """Give ids to the rows of new data files, as readers do."""
+        entries, next_row = [], first
+        for entry in self.entries:
+            entries.append(entry if entry.first_row is not None else replace(entry, first_row=next_row))
+            next_row += 0 if entry.first_row is not None else entry.rows
+        return replace(self, first_row=first, entries=tuple(entries))
 
     def to_list(self, root: str) -> dict[str, Any]:
         added = [entry for entry in self.entries if entry.snapshot_id == self.snapshot_id]
@@ -119,7 +147,7 @@ class Manifest:
             "added_files_count": len(added), "existing_files_count": len(self.entries) - len(added),
             "deleted_files_count": 0, "added_rows_count": sum(entry.rows for entry in added),
             "existing_rows_count": sum(entry.rows for entry in self.entries) - sum(entry.rows for entry in added),
-            "deleted_rows_count": 0,
+            "deleted_rows_count": 0, "first_row_id": self.first_row,
         }  # fmt: skip
 
 
@@ -127,34 +155,34 @@ class Manifest:
 
 
 def manifest_bytes(
-    root: str, entries: Sequence[Entry], stream: Stream, spec: Spec, schema: dict[str, Any], snapshot_id: int
+    root: str, entries: Sequence[Entry], spec: Spec, schema: dict[str, Any], snapshot_id: int, version: int
 ) -> bytes:
+    stream = entries[0].stream
     header = {
         "schema": json.dumps(schema), "schema-id": str(schema["schema-id"]),
-        "partition-spec": json.dumps(spec.to_json()), "partition-spec-id": str(spec.spec_id), "format-version": "2",
-        "content": "deletes" if stream == "deletes" else "data", _STREAM: stream,
+        "partition-spec": json.dumps(spec.to_json()), "partition-spec-id": str(spec.spec_id),
+        "format-version": str(version), "content": "deletes" if stream == "deletes" else "data", _STREAM: stream,
         _SLICES: _packed([entry.of for entry in entries]),
     }  # fmt: skip
     records = [_record(root, entry, spec, snapshot_id) for entry in entries]
-    return _container(_manifest_schema(spec), records, header)
+    return _container(_manifest_schema(spec, version), records, header)
 
 
 def read_manifest(root: str, listed: dict[str, Any], data: bytes) -> Manifest:
     """Return a manifest that a mirror of this table made; raise ValueError or KeyError for any other."""
     found: Any = fastavro.reader(io.BytesIO(data))
     stream, slices = found.metadata[_STREAM], _unpacked(found.metadata[_SLICES])
-    sequence, snapshot_id = listed["sequence_number"], listed["added_snapshot_id"]
+    sequence, snapshot_id, spec_id = (listed[f] for f in ("sequence_number", "added_snapshot_id", "partition_spec_id"))
     (data_file,) = (field for field in found.writer_schema["fields"] if field["name"] == "data_file")
     (values,) = (field for field in data_file["type"]["fields"] if field["name"] == "partition")
     names = [field["name"] for field in values["type"]["fields"]]
     entries = tuple(
-        _entry(root, record, stream, of, names, listed["partition_spec_id"]).settled(sequence, snapshot_id)
+        _entry(root, record, stream, of, names, spec_id).settled(sequence, snapshot_id)
         for record, of in zip(found, slices, strict=True)
     )
-    path = relative(root, listed["manifest_path"])
-    return Manifest(
-        path, listed["manifest_length"], stream, listed["partition_spec_id"], sequence, snapshot_id, entries
-    )
+    path, first_row = relative(root, listed["manifest_path"]), listed.get("first_row_id")
+    read = Manifest(path, listed["manifest_length"], stream, spec_id, sequence, snapshot_id, entries)
+    return read if first_row is None else read.numbered(first_row)
 
 
 def relative(root: str, uri: str) -> str:
@@ -176,10 +204,13 @@ def _record(root: str, entry: Entry, spec: Spec, snapshot_id: int) -> dict[str, 
         "sequence_number": entry.sequence, "file_sequence_number": entry.sequence,
         "data_file": {
             "content": _POSITION_DELETES if entry.stream == "deletes" else _DATA,
-            "file_path": f"{root}/{entry.path}", "file_format": "PARQUET",
+            "file_path": f"{root}/{entry.path}", "file_format": "PARQUET" if entry.blob is None else "PUFFIN",
             "partition": dict(zip(spec.avro_names, entry.values, strict=True)),
             "record_count": entry.rows, "file_size_in_bytes": entry.size, **bounds,
             "referenced_data_file": None if entry.referenced is None else f"{root}/{entry.referenced}",
+            "first_row_id": entry.first_row,
+            "content_offset": None if entry.blob is None else entry.blob.offset,
+            "content_size_in_bytes": None if entry.blob is None else entry.blob.length,
         },
     }  # fmt: skip
 
@@ -196,20 +227,31 @@ def _entry(
         tuple((id_, low, highs[id_]) for id_, low in lows.items() if id_ in highs),
         None if file["referenced_data_file"] is None else relative(root, file["referenced_data_file"]),
         record["sequence_number"], record["snapshot_id"] if record["status"] == _EXISTING else None,
+        None if file.get("content_offset") is None else Blob(file["content_offset"], file["content_size_in_bytes"]),
+        file.get("first_row_id"),
     )  # fmt: skip
 
 
 # --- manifest lists ---------------------------------------------------------------------------------------------------
 
 
+def numbered(manifests: Iterable[Manifest], first: int) -> list[Manifest]:
+    """Give ids to the rows of new manifests."""
+    found = []
+    for manifest in manifests:
+        found.append(manifest if manifest.stream == "deletes" else manifest.numbered(first))
+        first += manifest.unnumbered
+    return found
+
+
 def list_bytes(
-    root: str, manifests: Iterable[Manifest], snapshot_id: int, parent_id: int | None, sequence: int
+    root: str, manifests: Iterable[Manifest], snapshot_id: int, parent_id: int | None, sequence: int, version: int
 ) -> bytes:
     header = {
         "snapshot-id": str(snapshot_id), "parent-snapshot-id": str(parent_id) if parent_id else "null",
-        "sequence-number": str(sequence), "format-version": "2",
+        "sequence-number": str(sequence), "format-version": str(version),
     }  # fmt: skip
-    return _container(_LIST, [manifest.to_list(root) for manifest in manifests], header)
+    return _container(_list_schema(version), [manifest.to_list(root) for manifest in manifests], header)
 
 
 def read_list(data: bytes) -> list[dict[str, Any]]:
@@ -258,7 +300,7 @@ AVRO_OF: Final[dict[str, Any]] = {
 """Avro types of partition values; columns of other types do not partition a mirror."""
 
 
-def _manifest_schema(spec: Spec) -> dict[str, Any]:
+def _manifest_schema(spec: Spec, version: int) -> dict[str, Any]:
     named = zip(spec.avro_names, spec.fields, strict=True)
     values = [_optional(name, AVRO_OF[kind], id_) for name, (_, id_, _, kind) in named]
     return {"type": "record", "name": "manifest_entry", "fields": [
@@ -276,11 +318,17 @@ def _manifest_schema(spec: Spec) -> dict[str, Any]:
             _map("lower_bounds", 125, 126, 127),
             _map("upper_bounds", 128, 129, 130),
             _optional("referenced_data_file", "string", 143),
+            *(_VECTORS if version > 2 else ()),
         ]}, 2),
     ]}  # fmt: skip
 
 
-_LIST: Final = {"type": "record", "name": "manifest_file", "fields": [
+_VECTORS: Final = (
+    _optional("first_row_id", "long", 142),
+    _optional("content_offset", "long", 144),
+    _optional("content_size_in_bytes", "long", 145),
+)
+_LISTED: Final = (
     _required("manifest_path", "string", 500), _required("manifest_length", "long", 501),
     _required("partition_spec_id", "int", 502), _required("content", "int", 517),
     _required("sequence_number", "long", 515), _required("min_sequence_number", "long", 516),
@@ -288,4 +336,9 @@ _LIST: Final = {"type": "record", "name": "manifest_file", "fields": [
     _required("existing_files_count", "int", 505), _required("deleted_files_count", "int", 506),
     _required("added_rows_count", "long", 512), _required("existing_rows_count", "long", 513),
     _required("deleted_rows_count", "long", 514),
-]}  # fmt: skip
+)  # fmt: skip
+
+
+def _list_schema(version: int) -> dict[str, Any]:
+    more = [_optional("first_row_id", "long", 520)] if version > 2 else []
+    return {"type": "record", "name": "manifest_file", "fields": [*_LISTED, *more]}

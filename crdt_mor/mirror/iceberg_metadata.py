@@ -1,4 +1,4 @@
-"""Iceberg's table metadata, version 2, as a pure function of the mirror's head and a new snapshot.
+"""Iceberg's table metadata, version 2 or 3, as a pure function of the mirror's head and a new snapshot.
 
 A metadata file is ours if its property `crdt_mor.number` is the number in its name: another engine copies the property
 into the file with the next number. Engines that drop a table delete its files unless `gc.enabled` is false.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdt_mor.mirror.iceberg_manifests import Spec
+from crdt_mor.mirror.iceberg_manifests import Manifest, Spec
 from crdt_mor.mirror.iceberg_types import HIGHEST_ID, Json
 from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION
 
@@ -22,7 +22,6 @@ MAIN: Final = "main"
 
 NUMBER: Final = "crdt_mor.number"
 TABLE: Final = "crdt_mor.table"
-MODE: Final = "crdt_mor.mode"
 MAPPING: Final = "schema.name-mapping.default"
 
 KEPT_COUNT: Final = 10
@@ -72,6 +71,14 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class RowIds:
+    """The ids of a snapshot's new rows, in version 3."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewSnapshot:
     snapshot_id: int
     manifest_list: str
@@ -79,8 +86,8 @@ class NewSnapshot:
     as_of: str
     at_ms: int
     table_id: str
-    mode: str
     totals: Mapping[str, str]
+    row_ids: RowIds | None = None
 
 
 def is_ours(metadata: Json, number: int) -> bool:
@@ -104,6 +111,11 @@ def own_snapshots(metadata: Json, table_id: str, root: str) -> list[Json]:
     """Return the snapshots of a mirror of this table at this place."""
     of_table = [one for one in all_own(metadata) if one["summary"].get(TABLE) == table_id]
     return [one for one in of_table if one["manifest-list"].startswith(f"{root}/")]
+
+
+def next_row_ids(metadata: Json | None, manifests: Iterable[Manifest]) -> RowIds:
+    first = 0 if metadata is None else int(metadata.get("next-row-id", 0))
+    return RowIds(first, sum(manifest.unnumbered for manifest in manifests))
 
 
 # --- schemas and specs ------------------------------------------------------------------------------------------------
@@ -186,7 +198,7 @@ def following(
     schemas = [] if before is None else [one for one in before["schemas"] if one["schema-id"] in named]
     partitions = [0 if before is None else _last_partition_id(before), *(id_ for _, id_, _, _ in spec.fields)]
     return {
-        "format-version": 2, "table-uuid": uuid, "location": root,
+        **_version_json(new.row_ids), "table-uuid": uuid, "location": root,
         "last-sequence-number": sequence, "last-updated-ms": at_ms,
         "last-column-id": HIGHEST_ID,
         "schemas": [*(one for one in schemas if one["schema-id"] != schema["schema-id"]), schema],
@@ -202,6 +214,12 @@ def following(
     }  # fmt: skip
 
 
+def _version_json(row_ids: RowIds | None) -> Json:
+    if row_ids is None:
+        return {"format-version": 2}
+    return {"format-version": 3, "next-row-id": row_ids.first + row_ids.count}
+
+
 def kept(snapshots: Sequence[Json], now_ms: int) -> list[Json]:
     """Return the older snapshots that stay beside a new one."""
     young = [one for one in snapshots if one["timestamp-ms"] > now_ms - KEPT_MS][-(KEPT_MAX - 1) :]
@@ -210,19 +228,21 @@ def kept(snapshots: Sequence[Json], now_ms: int) -> list[Json]:
 
 
 def _snapshot(new: NewSnapshot, sequence: int, at_ms: int, schema: Json) -> Json:
+    rows = {} if new.row_ids is None else {"first-row-id": new.row_ids.first, "added-rows": new.row_ids.count}
     return {
         "snapshot-id": new.snapshot_id, "sequence-number": sequence, "timestamp-ms": at_ms,
         "manifest-list": new.manifest_list, "schema-id": schema["schema-id"],
         "summary": {
             "operation": "overwrite", VERSION: str(new.version), AS_OF: new.as_of, TABLE: new.table_id, **new.totals
         },
+        **rows,
     }  # fmt: skip
 
 
 def _properties(number: int, shape: Shape, new: NewSnapshot) -> dict[str, str]:
     return {
         **_ALWAYS, NUMBER: str(number), VERSION: str(new.version), AS_OF: new.as_of, TABLE: new.table_id,
-        TYPES: json.dumps(shape.types), MODE: new.mode, MAPPING: json.dumps(shape.mapping),
+        TYPES: json.dumps(shape.types), MAPPING: json.dumps(shape.mapping),
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from crdt_mor.mirror.iceberg_manifests import ENTRIES_MAX, STREAMS, Entry, Manifest, Stream
+from crdt_mor.mirror.iceberg_manifests import ENTRIES_MAX, STREAMS, Entry, Manifest, Name, Stream
 from crdt_mor.mirror.slices import SliceKey
 from crdt_mor.model.timeline_parts import FileGroup
 
@@ -61,14 +61,14 @@ def plan(
         restated: returns an entry as the next snapshot must state it, mostly unchanged.
         bounds_stay: False if a column's type changed, so that bounds must be stated anew.
     """
-    fresh = {entry.path: entry for entries in changed.values() for entry in entries}
+    fresh = {entry.name: entry for entries in changed.values() for entry in entries}
     kept: list[Manifest] = []
     loose: list[Entry] = []
     for manifest in manifests:
         left = [entry for entry in manifest.entries if _stays(entry, fresh, changed, live)]
         stays = [_next(entry, fresh, restated, bounds_stay=bounds_stay) for entry in left]
         for entry in left:
-            fresh.pop(entry.path, None)
+            fresh.pop(entry.name, None)
         if tuple(stays) == manifest.entries:
             kept.append(manifest)
         else:
@@ -77,17 +77,17 @@ def plan(
 
 
 def _stays(
-    entry: Entry, fresh: Mapping[str, Entry], changed: Mapping[FileGroup, Sequence[Entry]], live: Collection[FileGroup]
+    entry: Entry, fresh: Mapping[Name, Entry], changed: Mapping[FileGroup, Sequence[Entry]], live: Collection[FileGroup]
 ) -> bool:
     group = group_of(entry)
     if group not in live or group not in changed:
         return group in live
-    new = fresh.get(entry.path)
+    new = fresh.get(entry.name)
     return new is not None and new.of[2] in (None, entry.of[2])
 
 
-def _next(entry: Entry, fresh: Mapping[str, Entry], restated: Callable[[Entry], Entry], *, bounds_stay: bool) -> Entry:
-    new = fresh.get(entry.path)
+def _next(entry: Entry, fresh: Mapping[Name, Entry], restated: Callable[[Entry], Entry], *, bounds_stay: bool) -> Entry:
+    new = fresh.get(entry.name)
     return restated(entry if bounds_stay or new is None else replace(entry, bounds=new.bounds))
 
 

@@ -79,7 +79,7 @@ class Head:
         number: of its metadata file.
         slices: the digests of the shown slices (`SliceKey.files`). Slices without rows may be absent.
         types: see `Moment.types`.
-        mode: the kind's options when it was written.
+        mode: the form of deleted rows.
         is_ours: False if another engine committed last. Then `version` is the last version of ours.
         state: the kind's own.
     """
@@ -134,7 +134,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The number of the metadata file of a commit, and all objects put for it."""
+    """A commit's number and all objects put for it."""
 
     number: int
     puts: Objects
@@ -145,7 +145,11 @@ class Kind(Protocol):
 
     @property
     def mode(self) -> str:
-        """The options that change files. A head of another mode is replaced wholly."""
+        """The form of deleted rows, or "". A head of another mode is replaced wholly."""
+        ...
+
+    def like(self, head: Head | None) -> Kind:
+        """Return the kind with the head's mode if it has none; raise `InvalidInputError` for a forbidden change."""
         ...
 
     def merges_whole(self, partition: str) -> bool:
@@ -196,7 +200,12 @@ class Refreshed:
 
 
 def refresh(
-    kind: Kind, moment: Moment, show: Callable[[SliceKey], ShownSlice], *, anew: bool = False, forgets: bool = False
+    asked: Kind,
+    moment: Moment,
+    show: Callable[[Kind, SliceKey], ShownSlice],
+    *,
+    anew: bool = False,
+    forgets: bool = False,
 ) -> Steps[Refreshed]:
     """Make a mirror show a moment, or a later one if another process published it.
 
@@ -205,8 +214,13 @@ def refresh(
         forgets: publish a version in any case, which is the mirror's only one.
     """
     written: dict[FileGroup, Written] = {}
+    kind = asked
     while True:
-        head = yield from kind.head()
+        head = yield from asked.head()
+        before, kind = kind, asked.like(head)
+        if kind.mode != before.mode:  # another process changed it
+            yield from _remove(written.values())
+            written.clear()
         stays = not anew and head is not None and head.table_id == moment.table_id
         is_shown = head is not None and not anew and shows(head, kind, moment)
         if forgets and head is not None and (head.version, head.as_of) == (moment.version, moment.as_of):
@@ -218,7 +232,7 @@ def refresh(
         differing = _differing(moment, None if is_whole else head)
         for key in differing:
             if key.group not in written:
-                written[key.group] = yield from _written(kind, moment, show(key))
+                written[key.group] = yield from _written(kind, moment, show(kind, key))
         gone = frozenset() if head is None else frozenset(head.slices) - frozenset(moment.keys)
         if (yield Now()) - moment.now_ms > LONG_MS:  # a sweep may have taken the first files for a dead process's
             for group in (yield from _lost(written)):
@@ -270,7 +284,6 @@ def _differing(moment: Moment, head: Head | None) -> list[SliceKey]:
 
 
 def _lost(written: Mapping[FileGroup, Written]) -> Steps[list[FileGroup]]:
-    """Return the file groups with a written file that is gone."""
     gone = []
     for group, one in written.items():
         stats = yield Together(tuple(GetStat(path) for path, _ in one.puts))

@@ -22,7 +22,7 @@ from crdt_mor.store.protocol import Stat
 KEPT_MS: Final = 24 * 3600 * 1000
 
 _OURS: Final = re.compile(
-    r"\.mirror/(?:.+/)?m-[^/]+_([0-9]+)_n[0-9a-f]{32}(?:-del)?\.parquet"
+    r"\.mirror/(?:.+/)?m-[^/]+_([0-9]+)_n[0-9a-f]{32}(?:(?:-del)?\.parquet|\.puffin)"
     r"|crdtmor/deletion_vector_[0-9a-f-]{36}\.bin"
     r"|metadata/(?:([0-9]+)-[0-9a-f]{32}-m[0-9]+|snap-[0-9]+-[0-9a-f]{32})\.avro"
 )

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
-from crdt_mor.mirror.catalog_steps import NUMBER, VERSION, number_of, requirements, updates
+from crdt_mor.mirror.catalog_steps import NUMBER, ROW_IDS, VERSION, number_of, requirements, updates
 from crdt_mor.services.catalog_calls import GLUE, answers, catalog_of
 from crdt_mor.services.mirror import mirror, shows_newest
 
@@ -125,7 +125,16 @@ def _pointed(catalog: Catalog, identifier: tuple[str, ...], entry: Entry | None,
     missing = updates(entry.metadata, ours)
     if not missing:
         return _told(entry, "unchanged")
-    return _told(catalog.load_table(identifier), "moved") if _committed(catalog, entry, missing) else None
+    try:
+        is_first = _committed(catalog, entry, missing)
+    except (NotImplementedError, ValueError) as error:
+        if ours.format_version < ROW_IDS:
+            raise
+        raise UnsupportedFeatureError(
+            "the mirror has Iceberg's format version 3, for which pyiceberg moves entries only in REST catalogs: "
+            f"register there. catalog={catalog.name} name={_name(entry)!r} cause={error}"
+        ) from error
+    return _told(catalog.load_table(identifier), "moved") if is_first else None
 
 
 def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:

@@ -6,17 +6,19 @@ through the mirror on top of a later version.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events.session import Session
 from crdt_mor.log.steps import Steps
 from crdt_mor.mirror.columns import mirror_columns
+from crdt_mor.mirror.delta import Deletes as DeltaDeletes
 from crdt_mor.mirror.delta import Delta
+from crdt_mor.mirror.iceberg import Deletes as IcebergDeletes
 from crdt_mor.mirror.iceberg import Iceberg
 from crdt_mor.mirror.iceberg_metadata import metadata_path
 from crdt_mor.mirror.refresh import Kind, Moment, Refreshed, refresh, shows
@@ -30,8 +32,10 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.open import address_of
 
-VECTORS: Final = "vectors"
-
+_DELETES: Final[Mapping[str, tuple[str, ...]]] = {
+    "delta": get_args(DeltaDeletes),
+    "iceberg": get_args(IcebergDeletes),
+}
 SWEPT_EVERY: Final = 10
 """Versions of a mirror between two sweeps of its files."""
 
@@ -78,7 +82,7 @@ class Mirrored:
 def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrored:
     """Make a mirror show the table's newest version.
 
-    deletes: None keeps the mirror's way, at first deletion vectors.
+    deletes: None keeps the mirror's way, at first deletion vectors for Delta and position deletes for Iceberg.
     """
     _check(format, deletes)
     ahead: int | None = None
@@ -108,7 +112,7 @@ def forget(session: Session) -> None:
 
 
 def _is_there(session: Session, format: str) -> bool:
-    kind = Delta() if format == "delta" else Iceberg.of(session, session.known_tail())
+    kind = _kind(session, session.known_tail(), format, None)
     try:
         head = session.run(kind.head())
     except InvalidInputError:  # another table of Delta's
@@ -121,7 +125,7 @@ def shows_newest(session: Session, format: str) -> bool:
     snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
     kind, moment = _kind(session, snapshot.value, format, None), moment_of(snapshot)
     head = session.run(kind.head())
-    return head is not None and shows(head, kind, moment)
+    return head is not None and shows(head, kind.like(head), moment)
 
 
 def files_needed(session: Session, there: Collection[str]) -> frozenset[str]:
@@ -134,10 +138,9 @@ def files_needed(session: Session, there: Collection[str]) -> frozenset[str]:
 def _check(format: str, deletes: str | None) -> None:
     if format not in MIRRORS:
         raise InvalidInputError(f"mirror takes {' or '.join(map(repr, MIRRORS))}. format={format!r:.100}")
-    if format == "delta" and deletes not in (None, "vectors", "rewrite"):
-        raise InvalidInputError(f"deletes must be 'vectors' or 'rewrite'. deletes={deletes!r:.100}")
-    if format == "iceberg" and deletes is not None:
-        raise InvalidInputError(f"deletes is an option of Delta mirrors: leave it out. deletes={deletes!r:.100}")
+    if deletes is not None and deletes not in _DELETES[format]:
+        ways = " or ".join(map(repr, _DELETES[format]))
+        raise InvalidInputError(f"deletes of {format} mirrors is {ways}. deletes={deletes!r:.100}")
 
 
 def _refreshed(
@@ -153,7 +156,7 @@ def refreshing(snapshot: Snapshot, kind: Kind, *, anew: bool = False, forgets: b
     moment, slices = moment_of(snapshot), {one.group: one for one in snapshot.slices}
     kind.require_types(moment.columns)
 
-    def shown(key: SliceKey) -> ShownSlice:
+    def shown(kind: Kind, key: SliceKey) -> ShownSlice:
         return show(snapshot, slices[key.group], moment.columns, kind.stands, whole=kind.merges_whole(key.partition))
 
     return refresh(kind, moment, shown, anew=anew, forgets=forgets)
@@ -171,13 +174,8 @@ def moment_of(snapshot: Snapshot) -> Moment:
     )
 
 
-def _kind(session: Session, value: Timeline, format: str, deletes: str | None) -> Kind:
-    if format == "iceberg":
-        return Iceberg.of(session, value)
-    if deletes is None:
-        head = session.run(Delta().head())
-        deletes = head.mode if head is not None else VECTORS
-    return Delta("rewrite" if deletes == "rewrite" else "vectors")
+def _kind(session: Session, value: Timeline, format: str, deletes: Any) -> Kind:
+    return Iceberg.of(session, value, deletes) if format == "iceberg" else Delta(deletes)
 
 
 def _told(session: Session, format: str, done: Refreshed) -> Mirrored:

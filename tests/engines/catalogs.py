@@ -1,6 +1,6 @@
 """Catalogs that the servers of `servers.py` keep, and engines that read tables by name in them.
 
-python -m tests.engines.catalogs CATALOG FOLDER     # registers the mirror of every shape as `shapes.<shape>`
+python -m tests.engines.catalogs CATALOG FOLDER     # registers the mirrors of every shape as `<set>.<shape>`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def catalog(server: str) -> Any:
 
 def by_pyiceberg(server: str) -> Read:
     def read(mirrored: Mirrored, where: str | None) -> pa.Table:
-        entry = catalog(server).load_table(f"shapes.{mirrored.shape}")
+        entry = catalog(server).load_table(mirrored.entry)
         return (entry.scan(row_filter=where) if where else entry.scan()).to_arrow()
 
     return read
@@ -47,7 +47,7 @@ def attached() -> Any:
 
 
 def duckdb_rest(mirrored: Mirrored, where: str | None) -> pa.Table:
-    return table(attached().sql(query(f"rest.shapes.{mirrored.shape}", where)).arrow())
+    return table(attached().sql(query(f"rest.{mirrored.entry}", where)).arrow())
 
 
 CATALOGS = (
@@ -59,8 +59,9 @@ CATALOGS = (
 def main(server: str, folder: str) -> None:
     from crdt_mor import Table
 
-    for mirrored in built(Path(folder).absolute(), "iceberg"):
-        Table(str(mirrored.root)).maintenance.register(catalog(server), f"shapes.{mirrored.shape}")
+    for mirror in ICEBERG:
+        for mirrored in built(Path(folder).absolute(), mirror):
+            Table(str(mirrored.root)).maintenance.register(catalog(server), mirrored.entry)
 
 
 if __name__ == "__main__":

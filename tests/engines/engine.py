@@ -11,12 +11,13 @@ import pyarrow as pa
 
 MIRRORS = {
     "iceberg": "plain",
+    "iceberg-v3": "other",
     "delta": "plain",
-    "delta-rewrite": "rewritten",
+    "delta-rewrite": "other",
 }
 """The set of tables that has each mirror: `mirrors.SETS`."""
 
-ICEBERG = ("iceberg",)
+ICEBERG = ("iceberg", "iceberg-v3")
 DELTA = ("delta", "delta-rewrite")
 
 
@@ -27,6 +28,11 @@ class Mirrored:
     shape: str
     root: Path
     where: str
+
+    @property
+    def entry(self) -> str:
+        """The name in catalogs."""
+        return f"{self.root.parents[1].name}.{self.shape}"
 
     @property
     def metadata(self) -> Path:

@@ -45,6 +45,8 @@ KNOWN: tuple[Known, ...] = (
     Known("delta-rs-pyarrow", "delta-rewrite", "not yet supported by the deltalake reader", COLUMNS),
     Known("datafusion-delta", "delta", "DeltaScanExec rejects node CooperativeExec", but=EMPTY, filtered=False),
     Known("daft-iceberg", "iceberg", "DaftError::CorruptFile", but=EMPTY, sometimes=True),
+    Known("daft-iceberg", "iceberg-v3", "Invalid Parquet file. Corrupt footer", but=EMPTY),
+    Known("clickhouse-iceberg", "iceberg-v3", "Position deletes are supported only for parquet format", but=EMPTY),
     Known("daft-delta", "delta", "Delta Lake deletion vectors are not yet supported"),
     Known("delta-rs-keeps", "delta", 'Unsupported table features required: [Unknown("crdt_mor")]', VACUUMS),
 )

@@ -22,7 +22,7 @@ Kinds = dict[Literal["delta", "iceberg"], dict[str, Any]]
 
 SETS: dict[str, Kinds] = {
     "plain": {"iceberg": {}, "delta": {}},
-    "rewritten": {"delta": {"deletes": "rewrite"}},
+    "other": {"iceberg": {"deletes": "vectors"}, "delta": {"deletes": "rewrite"}},
 }
 """Arguments of `table.mirror` by set and kind."""
 

@@ -64,6 +64,33 @@ def moves(server: str, uri: str) -> str:
     return ""
 
 
+def follows_to_vectors(server: str, uri: str) -> str:
+    """An entry of version 2 follows its mirror to version 3, also after another engine's snapshot took row ids."""
+    from pyiceberg.table import update
+
+    table, name = small(uri), "checks.vectors"
+    table.maintenance.register(catalog(server), name)
+    table.upsert(rows(range(5), 3))
+    table.mirror("iceberg")
+    table.upsert(rows(range(5), 4))
+    table.mirror("iceberg", deletes="vectors")
+    for turn in range(3):
+        done = table.maintenance.register(catalog(server), name)
+        entry = catalog(server).load_table(name)
+        if entry.metadata.format_version != 3 or (wrong := by_name(server, name, table)):
+            return f"{done}: version {entry.metadata.format_version} {wrong}"
+        last, next_row = entry.current_snapshot(), entry.metadata.next_row_id
+        foreign = last.model_copy(
+            update={
+                "snapshot_id": turn + 1, "parent_snapshot_id": last.snapshot_id, "first_row_id": next_row,
+                "sequence_number": last.sequence_number + 1, "timestamp_ms": last.timestamp_ms + 1, "added_rows": 900,
+            }
+        )  # fmt: skip
+        catalog(server).commit_table(entry, (), (update.AddSnapshotUpdate(snapshot=foreign),))
+        table.upsert(rows(range(7), 7 + turn))
+    return ""
+
+
 def refuses_stale(server: str, uri: str) -> str:
     """A commit from an entry that another process has moved is refused."""
     from pyiceberg.exceptions import CommitFailedException
@@ -116,7 +143,7 @@ def race(server: str, uri: str, number: str) -> None:
         table.maintenance.register(catalog(server), "checks.races")
 
 
-CHECKS: tuple[Check, ...] = (moves, refuses_stale, races)
+CHECKS: tuple[Check, ...] = (moves, follows_to_vectors, refuses_stale, races)
 
 
 def main(server: str, folder: str) -> None:

@@ -20,7 +20,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.mirror import refreshing
 from tests.mirror.shapes import in_order, snapshot_of
 
-VECTORS, REWRITE = Delta(), Delta("rewrite")
+VECTORS, REWRITE = Delta("vectors"), Delta("rewrite")
 
 Reader = Callable[[Table], list[str]]
 

@@ -10,7 +10,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.log.steps import Steps, run
-from crdt_mor.mirror.iceberg import Iceberg
+from crdt_mor.mirror.iceberg import Deletes, Iceberg
 from crdt_mor.mirror.iceberg_read import read_head
 from crdt_mor.mirror.iceberg_types import Json
 from crdt_mor.mirror.refresh import Refreshed
@@ -18,18 +18,20 @@ from crdt_mor.services.mirror import refreshing
 from crdt_mor.store.open import address_of
 from tests.mirror.shapes import in_order, snapshot_of
 
+WAYS: tuple[Deletes, ...] = ("positions", "vectors")
+
 
 def root_of(table: Table) -> str:
     return address_of(table._session.store, table.uri)
 
 
-def steps_of(table: Table) -> Steps[Refreshed]:
+def steps_of(table: Table, deletes: Deletes | None = None) -> Steps[Refreshed]:
     seen = snapshot_of(table)
-    return refreshing(seen, Iceberg.of(seen.session, seen.value))
+    return refreshing(seen, Iceberg.of(seen.session, seen.value, deletes))
 
 
-def mirrored(table: Table) -> Refreshed:
-    return run(steps_of(table), table._session.store, table._session.environment)
+def mirrored(table: Table, deletes: Deletes | None = None) -> Refreshed:
+    return run(steps_of(table, deletes), table._session.store, table._session.environment)
 
 
 def metadata_of(table: Table) -> Json:

@@ -71,6 +71,16 @@ def test_register_again_after_commits_shows_the_rows_of_the_scan(catalog: Any, t
     assert scanned(Table.from_catalog(catalog, NAME)) == scanned(table)
 
 
+def test_register_of_deletion_vectors_outside_rest_is_refused(catalog: Any, table: Table) -> None:
+    table.maintenance.register(catalog, NAME)
+    before = shown(catalog)
+    table.mirror("iceberg", deletes="vectors")
+    table.upsert(rows([1], 7))
+    with pytest.raises(UnsupportedFeatureError, match="only in REST catalogs"):
+        table.maintenance.register(catalog, NAME)
+    assert shown(catalog) == before
+
+
 def test_register_after_a_write_and_a_property_of_another_engine_restores_both(catalog: Any, table: Table) -> None:
     table.maintenance.register(catalog, NAME)
     entry = catalog.load_table(NAME)

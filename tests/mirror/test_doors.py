@@ -15,7 +15,7 @@ from crdt_mor.cli.main import app
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.store import MemoryStore
 from tests.mirror.delta_reading import by_delta_rs, foreign_commit, state_of
-from tests.mirror.iceberg_reading import by_pyiceberg
+from tests.mirror.iceberg_reading import by_pyiceberg, metadata_of
 from tests.mirror.shapes import SCHEMA, rows, scanned, written_over
 
 
@@ -61,7 +61,7 @@ def test_both_mirrors_of_a_table_share_no_file(tmp_path: Path) -> None:
     [
         ("hudi", None, "'delta' or 'iceberg'"),
         ("delta", "merge", "'vectors' or 'rewrite'"),
-        ("iceberg", "vectors", "leave"),
+        ("iceberg", "rewrite", "'positions' or 'vectors'"),
     ],
 )
 def test_mirror_with_an_unknown_option_is_refused(tmp_path: Path, format: Any, deletes: Any, said: str) -> None:
@@ -77,6 +77,15 @@ def test_mirror_without_a_choice_keeps_rewriting(tmp_path: Path) -> None:
     table.mirror("delta")
     assert state_of(table).metadata["configuration"]["crdt_mor.deletes"] == "rewrite"
     assert by_delta_rs(table) == scanned(table)
+
+
+def test_mirror_as_iceberg_without_a_choice_keeps_vectors(tmp_path: Path) -> None:
+    table = made(tmp_path)
+    table.mirror("iceberg", deletes="vectors")
+    table.delete(keys=[7])
+    table.mirror("iceberg")
+    assert metadata_of(table)["format-version"] == 3
+    assert by_pyiceberg(table) == scanned(table)
 
 
 def test_write_through_the_mirror_is_told_by_the_next(tmp_path: Path) -> None:
@@ -159,3 +168,6 @@ def test_commands_mirror_and_print_the_result(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, ["mirror", table.uri, "--as", "delta"])
     assert "nothing was to do" in again.stderr
     assert CliRunner().invoke(app, ["mirror", table.uri, "--as", "hudi"]).exit_code == 2
+    options = ["--as", "iceberg", "--deletes", "vectors"]
+    assert CliRunner().invoke(app, ["mirror", table.uri, *options]).exit_code == 0
+    assert metadata_of(table)["format-version"] == 3

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.mirror.iceberg import Deletes
 from crdt_mor.model.field_ids import ids_in_file
-from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, metadata_of, mirrored
+from tests.mirror.iceberg_reading import WAYS, by_duckdb, by_polars, by_pyiceberg, metadata_of, mirrored
 from tests.mirror.shapes import RULES, SCHEMA, rows, scanned, written_over
 
 FAST = [by_pyiceberg, by_polars]
@@ -21,21 +22,22 @@ Reader = Callable[[Table], list[str]]
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("read", FAST)
-def test_mirror_of_unmerged_logs_equals_the_scan(tmp_path: Path, rule: str, read: Reader) -> None:
+@pytest.mark.parametrize("deletes", WAYS)
+def test_mirror_of_unmerged_logs_equals_the_scan(tmp_path: Path, rule: str, deletes: Deletes) -> None:
     table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2, **RULES[rule]))
 
-    mirrored(table)
+    mirrored(table, deletes)
 
-    assert read(table) == scanned(table)
+    assert by_pyiceberg(table) == by_polars(table) == scanned(table)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
-def test_mirror_of_unmerged_logs_in_duckdb_equals_the_scan(tmp_path: Path, rule: str) -> None:
+@pytest.mark.parametrize("deletes", WAYS)
+def test_mirror_of_unmerged_logs_in_duckdb_equals_the_scan(tmp_path: Path, rule: str, deletes: Deletes) -> None:
     table = written_over(Table.create(str(tmp_path), SCHEMA, key="id", buckets=2, **RULES[rule]))
 
-    mirrored(table)
+    mirrored(table, deletes)
 
     assert by_duckdb(table) == scanned(table)
 
@@ -49,7 +51,8 @@ def test_mirror_of_an_empty_table_has_no_rows(tmp_path: Path, read: Reader) -> N
     assert read(table) == []
 
 
-def test_mirror_after_each_version_equals_the_scan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deletes", WAYS)
+def test_mirror_after_each_version_equals_the_scan(tmp_path: Path, deletes: Deletes) -> None:
     table = Table.create(str(tmp_path), SCHEMA, key="id", buckets=2)
     steps: list[Callable[[], Any]] = [
         lambda: table.upsert(rows(range(20), 1)),
@@ -65,7 +68,7 @@ def test_mirror_after_each_version_equals_the_scan(tmp_path: Path) -> None:
 
     for step in steps:
         step()
-        mirrored(table)
+        mirrored(table, deletes)
         assert by_pyiceberg(table) == by_polars(table) == scanned(table)
 
 

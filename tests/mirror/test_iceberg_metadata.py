@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -19,11 +20,13 @@ from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.mirror import iceberg_metadata
 from crdt_mor.mirror.columns import MirrorColumn
+from crdt_mor.mirror.files import Blob
 from crdt_mor.mirror.iceberg_bounds import bounds_of
 from crdt_mor.mirror.iceberg_manifests import (
     ENTRIES_MAX,
     Entry,
     Manifest,
+    Name,
     Spec,
     list_bytes,
     manifest_bytes,
@@ -63,7 +66,7 @@ def shape_of(*columns: MirrorColumn, partition: tuple[tuple[int, str, str], ...]
 
 
 def snapshot(number: int, at_ms: int) -> NewSnapshot:
-    return NewSnapshot(number, f"{ROOT}/metadata/snap-{number}.avro", number, "2" * 17, at_ms, "t", "deletes", {})
+    return NewSnapshot(number, f"{ROOT}/metadata/snap-{number}.avro", number, "2" * 17, at_ms, "t", {})
 
 
 def line(*shapes: Shape, at_ms: Sequence[int] | None = None, now_ms: int = 0) -> list[dict[str, Any]]:
@@ -337,11 +340,11 @@ def test_manifest_is_read_back_and_by_pyiceberg(tmp_path: Path, values: tuple[An
         Entry("base", "b", ("p", "g", None), 5, 50, 1, values, ((2, b"\1\0\0\0", b"\2\0\0\0"),), None, 3, 30),
         Entry("base", "c", ("p", "h", "k"), 6, 60, 1, values),
     )
-    data = manifest_bytes(root, entries, "base", spec, schema, 40)
+    data = manifest_bytes(root, entries, spec, schema, 40, 2)
     Path(tmp_path, "m.avro").write_bytes(data)
     settled = tuple(entry.settled(4, 40) for entry in entries)
     manifest = Manifest("m.avro", len(data), "base", 1, 4, 40, settled)
-    listed = list_bytes(root, [manifest], 40, 30, 4)
+    listed = list_bytes(root, [manifest], 40, 30, 4, 2)
     Path(tmp_path, "l.avro").write_bytes(listed)
 
     (record,) = read_list(listed)
@@ -388,18 +391,21 @@ GROUPS = [("p", f"g{place:04}") for place in range(6)]
 @given(st.data())
 def test_plan_states_each_file_of_the_live_slices_once(data: st.DataObject) -> None:
     manifests: list[Manifest] = []
-    expected: dict[tuple[str, str], frozenset[str]] = {}
+    expected: dict[tuple[str, str], frozenset[Name]] = {}
+    are_vectors = data.draw(st.booleans())
     keys: dict[tuple[str, str], str] = {}
     for step in range(data.draw(st.integers(1, 5))):
         changed: dict[tuple[str, str], list[Entry]] = {}
         for group in data.draw(st.sets(st.sampled_from(GROUPS))):
             key, base = f"k{step}", data.draw(st.sampled_from(["b1", "b2", None]))
             streams: list[Any] = data.draw(st.sampled_from([[], ["rows"], ["deletes"], ["rows", "deletes"]]))
-            paths = [(stream, f"{group[1]}-{stream}-{step}") for stream in streams]
-            paths += [] if base is None else [("base", f"{group[1]}-{base}")]
+            files: list[tuple[Any, Name]] = [(stream, (f"{group[1]}-{stream}-{step}", None)) for stream in streams]
+            files += [] if base is None else [("base", (f"{group[1]}-{base}", None))]
+            vector: Name = (f"v{step}", Blob(GROUPS.index(group), 1))  # all vectors of a refresh are in one file
+            files = [(stream, vector if are_vectors and stream == "deletes" else name) for stream, name in files]
             changed[group] = [
-                Entry(stream, path, (*group, key if place == 0 else None), 1, 1)
-                for place, (stream, path) in enumerate(paths)
+                Entry(stream, path, (*group, key if place == 0 else None), 1, 1, blob=blob)
+                for place, (stream, (path, blob)) in enumerate(files)
             ]
         live = data.draw(st.sets(st.sampled_from(GROUPS))) | changed.keys()
         made = plan(manifests, changed, live, lambda entry: entry)
@@ -417,16 +423,16 @@ def test_plan_states_each_file_of_the_live_slices_once(data: st.DataObject) -> N
         ]
         manifests = [*made.kept, *fresh]
         old = {group: paths for group, paths in expected.items() if group in live}
-        expected = old | {group: frozenset(entry.path for entry in entries) for group, entries in changed.items()}
+        expected = old | {group: frozenset(entry.name for entry in entries) for group, entries in changed.items()}
         old_keys = {group: key for group, key in keys.items() if group in live}
         keys = old_keys | dict.fromkeys(changed, f"k{step}")
 
         stated = [entry for manifest in manifests for entry in manifest.entries]
-        assert sorted(entry.path for entry in stated) == sorted(path for paths in expected.values() for path in paths)
+        assert Counter(entry.name for entry in stated) == Counter(name for names in expected.values() for name in names)
         shown = {group: key for group, key in keys.items() if expected[group]}
         assert keys_shown(manifests) == {SliceKey(*group, key) for group, key in shown.items()}
-        sequences: Mapping[str, int | None] = {entry.path: entry.sequence for entry in stated}
+        sequences: Mapping[Name, int | None] = {entry.name: entry.sequence for entry in stated}
         for entry in stated:  # deletes reach the base file of their slice
             if entry.stream == "deletes":
-                bases = [path for path in expected[(entry.of[0], entry.of[1])] if "-b" in path]
-                assert all((sequences[path] or 0) <= (entry.sequence or 0) for path in bases)
+                bases = [name for name in expected[(entry.of[0], entry.of[1])] if "-b" in name[0]]
+                assert all((sequences[name] or 0) <= (entry.sequence or 0) for name in bases)

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from crdt_mor import Table
 from crdt_mor.log.steps import run
 from crdt_mor.mirror import iceberg_metadata
+from crdt_mor.mirror.iceberg import Deletes
 from crdt_mor.mirror.iceberg_read import files_needed
 from crdt_mor.mirror.sweep import sweep
 from tests.mirror.driven import Driven
-from tests.mirror.iceberg_reading import by_duckdb, by_pyiceberg, metadata_of, mirrored, root_of, steps_of
+from tests.mirror.iceberg_reading import WAYS, by_duckdb, by_pyiceberg, metadata_of, mirrored, root_of, steps_of
 from tests.mirror.shapes import SCHEMA, rows, scanned, written_over
 
 
@@ -41,11 +42,12 @@ def versions_of(table: Table) -> list[int]:
 
 
 @pytest.mark.slow
-def test_mirror_whose_process_dies_at_any_step_is_continued_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deletes", WAYS)
+def test_mirror_whose_process_dies_at_any_step_is_continued_by_the_next(tmp_path: Path, deletes: Deletes) -> None:
     dies_at, is_over = 0, False
     while not is_over:
         table = small(tmp_path / str(dies_at))
-        mirrored(table)
+        mirrored(table, deletes)
         before = scanned(table)
         table.upsert(rows([2, 3, 9], 3))
         after = scanned(table)
@@ -92,12 +94,14 @@ def test_mirror_whose_reply_of_the_commit_is_lost_is_committed_once(tmp_path: Pa
 
 
 def three_at_once(table: Table, seed: int) -> None:
+    """Some of the processes change position deletes to deletion vectors meanwhile, and the others keep them."""
     chance = random.Random(seed)
     first = Driven(table, steps_of(table))
     for _ in range(chance.randrange(8)):
         first.step()
     table.upsert(rows([chance.randrange(9)], 7))
-    running = [first, Driven(table, steps_of(table)), Driven(table, steps_of(table))]
+    ways: list[Deletes | None] = [None, chance.choice([None, "vectors"])]
+    running = [first, *(Driven(table, steps_of(table, deletes)) for deletes in ways)]
     while running:
         one = chance.choice(running)
         if not one.step():
@@ -105,11 +109,12 @@ def three_at_once(table: Table, seed: int) -> None:
 
     versions = versions_of(table)
     assert versions == sorted(versions)
+    assert metadata_of(table)["format-version"] == (2 if ways[1] is None else 3)
     assert by_pyiceberg(table) == scanned(table)
     assert Path(table.uri, "metadata/version-hint.text").read_text() == str(len(versions))
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", range(3))
 def test_mirrors_of_three_processes_make_one_line_of_versions(tmp_path: Path, seed: int) -> None:
     three_at_once(small(tmp_path), seed)
 
@@ -200,9 +205,9 @@ def test_snapshots_of_a_mirror_show_their_versions(tmp_path: Path) -> None:
         lambda: table.upsert(rows([2], 4)),
     ]
     seen = []
-    for step in steps:
+    for number, step in enumerate(steps):
         step()
-        mirrored(table)
+        mirrored(table, "vectors" if number > 1 else None)
         seen.append((metadata_of(table)["current-snapshot-id"], scanned(table)))
 
     for snapshot_id, expected in seen:
