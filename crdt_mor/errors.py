@@ -42,7 +42,7 @@ class PartitionNotInKeyWarning(UserWarning):
 
 
 class UpkeepWarning(UserWarning):
-    """`maintain` was not run for thousands of commits of a table."""
+    """A commit is complete, but the table's upkeep or a mirror lags."""
 
 
 class TableMovedWarning(UserWarning):

@@ -50,6 +50,7 @@ class Policies:
     tokens_ms: int | None = 365 * DAY
     inline: bool = False
     mirrors: tuple[str, ...] = ()
+    mirrors_commits: bool = False
     catalogs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -143,10 +144,13 @@ def _unless(word: str, parse: Callable[[str], object]) -> Callable[[str], object
     return lambda text: None if text.strip() == word else parse(text)
 
 
-def _inline(text: str) -> bool:
-    if text.strip() not in (OFF, "inline"):
-        raise ValueError
-    return text.strip() == "inline"
+def _chosen(word: str, default: str) -> Callable[[str], bool]:
+    def parse(text: str) -> bool:
+        if text.strip() not in (word, default):
+            raise ValueError
+        return text.strip() == word
+
+    return parse
 
 
 def _mirrors(text: str) -> tuple[str, ...]:
@@ -211,11 +215,16 @@ POLICIES: Final[tuple[Policy, ...]] = (
     ),
     Policy(
         "crdt_mor.maintain", "inline", OFF, "inline or off",
-        "after their commits, writers compact the file groups that they wrote and that are due", _inline,
+        "after their commits, writers compact the file groups that they wrote and that are due",
+        _chosen("inline", OFF),
     ),
     Policy(
         "crdt_mor.mirror", "mirrors", OFF, "delta, iceberg, delta,iceberg or off",
         "refresh these mirrors after the other upkeep", _mirrors,
+    ),
+    Policy(
+        "crdt_mor.mirror.when", "mirrors_commits", "maintain", "maintain or commit",
+        "commit: writers refresh the mirrors after each of their commits, too", _chosen("commit", "maintain"),
     ),
     Policy(
         "crdt_mor.mirror.catalogs", "catalogs", OFF,

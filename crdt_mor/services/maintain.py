@@ -364,13 +364,19 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
 
 
 def _mirror(format: str, run: _Run) -> Iterator[Upkeep]:
-    from crdt_mor.services.mirror import mirror, shows_newest
+    from crdt_mor.services.mirror import shows_newest
 
-    if run.dry_run:
-        if not shows_newest(run.session, format):
-            yield Upkeep("mirror", "due", f"the {format} mirror shows an older version")
-        return
-    done = mirror(run.session, format)
+    if not run.dry_run:
+        yield from refreshed(run.session, format)
+    elif not shows_newest(run.session, format):
+        yield Upkeep("mirror", "due", f"the {format} mirror shows an older version")
+
+
+def refreshed(session: Session, format: str) -> Iterator[Upkeep]:
+    """Refresh a mirror that shows an older version."""
+    from crdt_mor.services.mirror import mirror
+
+    done = mirror(session, format)
     if done.objects:
         replaced = "" if done.replaced is None else f"; replaced version {done.replaced} of another engine"
         yield Upkeep(

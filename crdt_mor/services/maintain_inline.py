@@ -1,6 +1,7 @@
-"""Upkeep by writers: after its commit, a writer compacts due file groups that it wrote.
+"""Upkeep by writers: after its commit, a writer compacts due file groups that it wrote, and refreshes mirrors.
 
-The commit is already visible, so a failure of the upkeep becomes an `UpkeepEvent` and raises nothing.
+The commit is already visible, so a failure of the upkeep becomes an `UpkeepEvent` and raises nothing. A mirror that
+lags is also a warning.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ _warned: Final[set[str | None]] = set()
 
 
 def upkeep_after(session: Session, value: Timeline, completion: Completion) -> None:
-    """Compact due file groups of a commit, if this session's writers do upkeep. Raises no `Exception`."""
+    """Do the upkeep that a table's properties ask of writers after a commit. Raises no `Exception`."""
+    mirrors: tuple[str, ...] = ()
     try:
         policies = Policies.of(value.properties)
+        if policies.mirrors_commits and session.inline is not False:
+            mirrors = policies.mirrors
         if policies.archive is not None:
             _warn_of_many(value)
         if policies.inline if session.inline is None else session.inline:
@@ -35,15 +39,33 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
 
             compact_written(session, value, {file.group for file in completion.files}, policies)
     except Exception as error:  # noqa: BLE001  the commit is complete, so the writer must not see an error
-        from crdt_mor.services.maintain import state_of
+        _tell_failure(session, "compaction", error)
+    for name in mirrors:
+        _refresh(session, name)
 
-        failed = state_of(error) if isinstance(error, CrdtMorError) else "failed"
-        session.publisher.tell(
-            UpkeepEvent(
-                service="compaction", state=failed, why="a commit was made", inline=True,
-                error=str(error) or type(error).__name__,
-            )
-        )  # fmt: skip
+
+def _refresh(session: Session, format: str) -> None:
+    from crdt_mor.services.maintain import refreshed, tell
+
+    try:
+        for action in refreshed(session, format):
+            tell(session, action, inline=True)
+    except Exception as error:  # noqa: BLE001  the commit is complete, so the writer must not see an error
+        cause = _tell_failure(session, "mirror", error)
+        _warn(
+            f"the commit is complete, but the {format} mirror shows an older version: the next commit or maintain() "
+            f"refreshes it, or call table.mirror({format!r}). cause={cause}"
+        )
+
+
+def _tell_failure(session: Session, service: str, error: Exception) -> str:
+    """Return the error's text."""
+    from crdt_mor.services.maintain import state_of
+
+    state = state_of(error) if isinstance(error, CrdtMorError) else "failed"
+    told = str(error) or type(error).__name__
+    session.publisher.tell(UpkeepEvent(service=service, state=state, why="a commit was made", inline=True, error=told))
+    return told
 
 
 def _warn_of_many(value: Timeline) -> None:
@@ -51,11 +73,13 @@ def _warn_of_many(value: Timeline) -> None:
     if commits < MANY_COMMITS or value.table_id in _warned:
         return
     _warned.add(value.table_id)
+    _warn(
+        "this table has many commits without upkeep, so reads and writes get slower: run table.maintenance.maintain() "
+        "regularly, for example hourly. If it finds nothing due, run table.maintenance.compact() once. "
+        f"commits={commits}"
+    )
+
+
+def _warn(text: str) -> None:
     with suppress(UserWarning):  # raised if warnings are errors; the commit is complete
-        warnings.warn(
-            "this table has many commits without upkeep, so reads and writes get slower: run "
-            "table.maintenance.maintain() regularly, for example hourly. If it finds nothing due, run "
-            f"table.maintenance.compact() once. commits={commits}",
-            UpkeepWarning,
-            stacklevel=callers_level(),
-        )
+        warnings.warn(text, UpkeepWarning, stacklevel=callers_level())

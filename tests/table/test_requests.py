@@ -157,6 +157,17 @@ def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], ob
         return made.count(lambda: write(table, frame(rows)))
 
 
+def mirroring(format: str) -> Count:
+    """A commit that refreshes a mirror, of a process that has made some before."""
+    made = filled(8, 1000)
+    with made.counting(), patch.object(pace, "STALE_MS", NEVER_MS):
+        table = opened(made)
+        table.set_properties({"crdt_mor.mirror": format, "crdt_mor.mirror.when": "commit"})
+        in_block(table, frame(1))
+        table.upsert(frame(1))
+        return made.count(lambda: table.upsert(frame(2).tail(1)))
+
+
 def beginning(groups: int, rows: int, busy_ms: int = -1) -> Count:
     """The first commit of a process. busy_ms: how young the newest version is of a table that it takes for busy."""
     made = filled(groups, 1000)
@@ -221,6 +232,8 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
     "a commit after others, a while ago: 8 file groups": lambda: waking(8, 1000),
     "a commit that loses a race: one row": lambda: losing(1, 1),
     "a commit that loses a race: 8 file groups": lambda: losing(8, 1000),
+    "a commit that refreshes a Delta mirror: one row": lambda: mirroring("delta"),
+    "a commit that refreshes an Iceberg mirror: one row": lambda: mirroring("iceberg"),
     "a transaction block: one row": lambda: committing(1, 1, in_block),
     "a transaction block: 8 file groups": lambda: committing(8, 1000, in_block),
     "`maintain`, nothing is due": lambda: asked(maintaining, partial(filled, 8, 1000)),
