@@ -133,8 +133,13 @@ def complete(
     barrier: InstantTime,
     files: Sequence[DataFile],
     author: Author | None = None,
+    *,
+    drops_commits: bool = True,
 ) -> Steps[tuple[Timeline, Completion | None]]:
-    """Publish the completion of a plan, unless it exists; None if the plan was cancelled."""
+    """Publish the completion of a plan, unless it exists; None if the plan was cancelled.
+
+    drops_commits: of views that end with the plan.
+    """
     nonce = yield Nonce()
     open_plan: OpenPlan | None = None
 
@@ -149,7 +154,7 @@ def complete(
         if plan is not None:
             plan.require_outputs(files)
             operation = action.operation_of(plan) or operation
-        droppable = None if plan is None else _droppable(tail, action.deletion(plan))
+        droppable = None if plan is None or not drops_commits else _droppable(tail, action.deletion(plan))
         return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author, droppable)
 
     value = yield from publisher.publish(derive, known_tail)

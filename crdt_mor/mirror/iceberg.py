@@ -7,8 +7,7 @@
     .mirror/<partition>/m-…-del.parquet     position deletes: Iceberg version 2
     .mirror/m-vectors_….puffin              deletion vectors of a refresh: Iceberg version 3
 
-Order: rows and deletes, manifests, manifest list, metadata, hint. A catalog's own metadata files beside ours stay
-untouched.
+Order: rows and deletes, manifests, manifest list, metadata, hint. A catalog's own metadata files stay.
 """
 
 from __future__ import annotations

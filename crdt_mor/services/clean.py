@@ -2,7 +2,7 @@
 
 `planners.clean` computes the marks and the removable files. After the scheduling event moves the marks, no process
 creates an earlier view, so any process may delete the files at any time. If the store refuses a delete, the plan
-completes without it, and a later clean lists the file again.
+completes without it, and a later clean lists the file again. Files that a mirror names meanwhile are spared.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """The files deleted by a plan, and the numbers of spared and of failed files."""
+
+    gone: list[DataFile]
+    spared: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Listed:
     now_ms: int
     there: frozenset[str] | None
@@ -126,20 +135,19 @@ class Cleaner:
         """Finish open cleans, move the marks, and delete files without a retained view."""
         session = self._session
         _require(session)
-        executed = service.open_plans(session, CLEAN)
-        gone = [file for plan in executed for file in finish(session, plan)]
-        if executed:
+        done = [finish(session, plan) for plan in service.open_plans(session, CLEAN)]
+        if done:
             self._listed = None  # the executed plans removed files of this listing
         plan = service.schedule(session, self.planner)
         if plan is not None:
-            executed.append(plan)
-            gone += finish(session, plan)
+            done.append(finish(session, plan))
         else:
             moved = write.retain(session.publisher, session.known_tail(), lambda tail: self._cleaning(tail).retention)
             session.remember(session.run(moved))
-        size = sum(file.size for file in gone)
-        failed = sum(len(one.files) for one in executed) - len(gone)
-        return Cleaned(session.known_tail().retention.since, len(gone), size, self._spared, failed)
+        gone = [file for one in done for file in one.gone]
+        spared, failed = self._spared + sum(one.spared for one in done), sum(one.failed for one in done)
+        since, size = session.known_tail().retention.since, sum(file.size for file in gone)
+        return Cleaned(since, len(gone), size, spared, failed)
 
     @property
     def planner(self) -> Planner[CleanPlan]:
@@ -189,15 +197,27 @@ class Cleaner:
         return plan_clean(value, session.views.completions(value), found, "commits" if by_commits else "time")
 
 
-def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
-    """Delete the files of an open plan, complete it, and return the deleted files.
+def finish(session: Session, plan: CleanPlan) -> Finished:
+    """Delete the files of an open plan, and complete it.
 
     No retained view needs these files, so the plan may end in between.
     """
     session.require_table(plan.table_id)
-    gone = [file for part in in_threads(lambda part: _delete(session, part), plan.parts()) for file in part]
-    service.complete(session, plan, [])
-    return gone
+    named = _named_meanwhile(session, plan)
+    going = replace(plan, files=tuple(file for file in plan.files if file.path not in named))
+    gone = [file for part in in_threads(lambda part: _delete(session, part), going.parts()) for file in part]
+    spared = len(plan.files) - len(going.files)
+    service.complete(session, plan, [], drops_commits=not spared)
+    return Finished(gone, spared, len(going.files) - len(gone))
+
+
+def _named_meanwhile(session: Session, plan: CleanPlan) -> frozenset[str]:
+    """Return the plan's files that mirrors name by now, except erased ones."""
+    from crdt_mor.services.mirror import files_needed
+
+    erased = dict(plan.retention.groups)
+    left = frozenset(file.path for file in plan.files if file.group not in erased)
+    return left & files_needed(session) if left else left
 
 
 def _delete(session: Session, part: CleanPlan) -> list[DataFile]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
@@ -21,14 +21,15 @@ from crdt_mor.mirror.delta import Delta
 from crdt_mor.mirror.iceberg import Deletes as IcebergDeletes
 from crdt_mor.mirror.iceberg import Iceberg
 from crdt_mor.mirror.iceberg_metadata import metadata_path
-from crdt_mor.mirror.refresh import Kind, Moment, Refreshed, refresh, shows
+from crdt_mor.mirror.refresh import Kind, Moment, Objects, Refreshed, refresh, shows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
 from crdt_mor.mirror.sweep import files_needed as mirror_files
 from crdt_mor.mirror.sweep import forget as forget_files
 from crdt_mor.mirror.sweep import sweep
-from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
+from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.policies import MIRRORS, plural
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.planners.copy import files_needed as data_files_needed
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.open import address_of
 
@@ -85,30 +86,49 @@ def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrore
     deletes: None keeps the mirror's way, at first deletion vectors for Delta and position deletes for Iceberg.
     """
     _check(format, deletes)
-    ahead: int | None = None
-    while True:
-        snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
-        # A table that was put back from a backup is older than its mirror.
-        done = _refreshed(session, snapshot, format, deletes, anew=ahead is not None and ahead > snapshot.value.version)
-        if done.version > snapshot.value.version and ahead != done.version:
-            ahead = done.version
-        elif not done.is_behind:
-            if done.puts and done.number % SWEPT_EVERY == 0:
-                with suppress(StorageUnavailableError):
-                    session.run(sweep(address_of(session.store, session.uri)))
-            return _told(session, format, done)
+    done = _published(session, format, deletes)
+    if done.puts and done.number % SWEPT_EVERY == 0:
+        with suppress(StorageUnavailableError):
+            session.run(sweep(address_of(session.store, session.uri)))
+    return _told(session, format, done)
 
 
 def forget(session: Session) -> None:
     """Make each mirror of the table show its newest version alone, and delete the rows of earlier ones."""
     for name in MIRRORS:
-        done, ahead = Refreshed(0, -1, EPOCH), -1
-        while not done.puts and _is_there(session, name):
-            snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
-            done = _refreshed(session, snapshot, name, None, anew=ahead > snapshot.value.version, forgets=True)
+        if _is_there(session, name):
+            _published(session, name, None, forgets=True)
+
+
+def _published(session: Session, format: str, deletes: str | None, *, forgets: bool = False) -> Refreshed:
+    """Refresh to the newest version; again, and alone, if a clean removed files of it meanwhile."""
+    ahead, replaced, puts = -1, None, Objects()
+    while True:
+        snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+        # A table that was put back from a backup is older than its mirror.
+        anew = ahead > snapshot.value.version
+        done = _refreshed(session, snapshot, format, deletes, anew=anew, forgets=forgets)
+        replaced, puts = done.replaced or replaced, (*puts, *done.puts)
+        if done.version > snapshot.value.version and ahead != done.version:
             ahead = done.version
-        if done.puts:
-            session.run(forget_files(address_of(session.store, session.uri), done.version))
+        elif done.is_behind or (forgets and not done.puts):
+            continue
+        elif done.puts and _has_lost_files(session, snapshot):
+            forgets = True
+        else:
+            if forgets:
+                session.run(forget_files(address_of(session.store, session.uri), done.version))
+            return replace(done, puts=puts, replaced=replaced)
+
+
+def _has_lost_files(session: Session, snapshot: Snapshot) -> bool:
+    """Return True if a clean or a restore since may remove files of a snapshot."""
+    tail, before = session.tail(), snapshot.value
+    if (tail.retention, tail.restores) == (before.retention, before.restores):
+        return False
+    value = session.views.sealed(decided=True)
+    kept = {file.path for file in data_files_needed(value, session.views.completions(value))}
+    return any(file.path not in kept for one in snapshot.slices for file in one.files)
 
 
 def _is_there(session: Session, format: str) -> bool:
@@ -128,9 +148,9 @@ def shows_newest(session: Session, format: str) -> bool:
     return head is not None and shows(head, kind.like(head), moment)
 
 
-def files_needed(session: Session, there: Collection[str]) -> frozenset[str]:
-    """Return the files that kept versions of mirrors name. there: the table's files, which show whether it has any."""
-    if not any(path.startswith(_FOLDERS) for path in there):
+def files_needed(session: Session, there: Collection[str] | None = None) -> frozenset[str]:
+    """Return the files that kept versions of mirrors name. there: the table's files, if listed."""
+    if there is not None and not any(path.startswith(_FOLDERS) for path in there):
         return frozenset()
     return session.run(mirror_files(address_of(session.store, session.uri)))
 

@@ -184,13 +184,18 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
             session.store.make_durable(file.path)
 
 
-def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:
-    """Publish the completion of a plan, with the files of all parts; None if it was cancelled."""
+def complete(session: Session, plan: P, files: Sequence[DataFile], *, drops_commits: bool = True) -> Completion | None:
+    """Publish the completion of a plan, with the files of all parts; None if it was cancelled.
+
+    drops_commits: False if files were left to a later plan.
+    """
     session.require_table(plan.table_id)
     tail = session.run(
         adoption.adopt(session.publisher, session.known_tail())
     )  # cancels a plan that would bury a commit
-    value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files, session.author()))
+    value, completion = session.run(
+        plans.complete(session.publisher, tail, plan.barrier, files, session.author(), drops_commits=drops_commits)
+    )
     session.remember(value)
     return completion
 

@@ -17,7 +17,7 @@ from crdt_mor.testing.faults import ProcessDied
 from tests.mirror.delta_reading import by_delta_rs
 from tests.mirror.iceberg_reading import by_pyiceberg
 from tests.mirror.shapes import scanned
-from tests.stores import Dying, ScriptedStore
+from tests.stores import Dying, ScriptedStore, first
 
 SECRET, TEXT = 700_700_700_700, "a secret text"
 
@@ -83,6 +83,20 @@ def test_erase_beside_mirrors_leaves_no_value_in_their_files(table: Table, tmp_p
     table.upsert(people([4], "open"))
     mirrors(table)
     assert by_delta_rs(table) == by_pyiceberg(table) == scanned(table)
+
+
+@pytest.mark.parametrize(("format", "head"), [("delta", "_delta_log/"), ("iceberg", "metadata/v1.")])
+def test_first_refresh_that_an_erasure_overtakes_leaves_no_value(tmp_path: Path, format: Any, head: str) -> None:
+    """The erasure finds no mirror yet, and the refresh has merged the rows already."""
+    made = Table.create(str(tmp_path / "t"), {"id": pl.Int64, "name": pl.String}, key="id", buckets=1)
+    made.upsert(people([1, SECRET], TEXT))
+    made.maintenance.compact()
+    made.upsert(people([2, SECRET], TEXT))
+    overtaken = first("put", lambda path: path.startswith(head), lambda: made.maintenance.erase(keys=[SECRET]))
+    done = Table(made.uri, opening=Opening(store=ScriptedStore(made._session.store, overtaken))).mirror(format)
+    assert done.version == made.version
+    assert holding(tmp_path / "t") == []
+    assert (by_delta_rs if format == "delta" else by_pyiceberg)(made) == scanned(made)
 
 
 @pytest.mark.slow
