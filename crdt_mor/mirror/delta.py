@@ -320,8 +320,7 @@ def _json_up(value: Any) -> Any:
 def _put_next(before: int, data: bytes, files: Sequence[str]) -> Steps[bool]:
     """Put the version after another; True if it is this process's, and the version before still stands.
 
-    Old versions are removed, so a process that slept may find the name of an expired version free. Its version would
-    be below a checkpoint, where no reader looks.
+    A process that slept may find the name of an expired version free, below a checkpoint, where no reader looks.
     """
     path = commit_path(before + 1)
     if not (yield from put_first(Put(path, data, after=files, decides=True))):

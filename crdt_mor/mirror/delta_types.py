@@ -1,7 +1,7 @@
 """The schema and protocol of a Delta mirror.
 
-The mirror is unpartitioned: partition columns are in the files like all others, and their bounds prune files. Column
-mapping is a feature of readers, needed only if a shown name differs from a stored one: polars refuses it.
+The mirror is unpartitioned: partition columns are in the files like all others, and their bounds prune files. polars
+refuses column mapping, so it is used only if a shown name differs from a stored one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
          └─ put the next metadata file if absent ── lost ──► read the head again
 
 The mirror's own metadata is the only state. It names the table, the version and the slices that it shows, so the
-version never decreases and no process waits for another. A head that this engine did not write is replaced wholly.
+version never decreases and no process waits for another.
 """
 
 from __future__ import annotations

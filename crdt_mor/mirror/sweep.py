@@ -1,8 +1,7 @@
 """Delete files of mirrors that no kept version of any mirror names: of processes that died, and of expired versions.
 
 A file younger than a day stays, since a refresh may be about to name it. A longer refresh looks for its files before it
-commits (`refresh.py`). An erasure deletes the files of earlier versions whatever their age. Delta's log is not swept:
-its checkpoints delete its old versions (`delta_upkeep.py`).
+commits (`refresh.py`). Delta's checkpoints delete old versions of its log (`delta_upkeep.py`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A payload that raises on a key's values raises at every compaction until the nex
 process puts an empty object, named by a digest of the group's files. `maintain` skips the group while these files are
 the latest.
 
-A note is only a hint; `compact` tries everything, and notes expire after a day. Notes contain nothing of the rows, so
-erasures ignore them.
+`compact` tries everything, and notes expire after a day. They contain nothing of the rows, so erasures ignore them.
 """
 
 from __future__ import annotations

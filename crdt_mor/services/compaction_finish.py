@@ -5,7 +5,7 @@
        └─────────────────────────────────────────────────────────────────────┘
 
 A payload can raise on the values of one key. The frozen plan could then never complete and would hold its other file
-groups for ever. Cancelling and scheduling are ordinary events, so any number of processes may do this at once.
+groups for ever. Any number of processes may do this at once.
 """
 
 from __future__ import annotations

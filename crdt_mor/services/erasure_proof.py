@@ -1,10 +1,8 @@
 """Prove an erasure: no listed file may hold the rows, and no power cut may restore a file.
 
-    older       data files of the file groups outside every view from their marks on
-    staged      files staged by tasks of finished writes
-    unlinked    temporary files of puts that began before the erasure was settled
-
-It is finished when no such file is listed and the deletes are durable.
+older       data files of the file groups outside every view from their marks on
+staged      files staged by tasks of finished writes
+unlinked    temporary files of puts that began before the erasure was settled
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Remove Hudi's metadata table from a table.
 
-Only Hudi's writers add the files that its readers see there. So crdt_mor writes to no such table.
-Without a metadata table, Hudi's readers list the folders and find our files. The properties change
-first (`hudi.handover`), so no reader looks for a missing metadata file.
+Without it, Hudi's readers list the folders and find our files. The properties change first (`hudi.handover`), so no
+reader looks for a missing metadata file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Mirrors: make a table's newest version readable for engines of Delta Lake or Apache Iceberg.
 
-The protocol is `mirror/refresh.py`. This module seals a version, merges its slices, and starts again if an engine wrote
-through the mirror on top of a later version.
+The protocol is `mirror/refresh.py`. This module seals a version, merges its slices, and starts again if needed.
 """
 
 from __future__ import annotations

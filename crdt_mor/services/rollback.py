@@ -1,7 +1,7 @@
 """Roll back a write or cancel a plan by its instant.
 
-The event is published first. The files are removed once its version is confirmed (rule 3 of `log.publish`). A live
-writer gets `WriterExpiredError` at its commit, and a live executor removes its outputs.
+The files are removed once the event's version is confirmed (rule 3 of `log.publish`). A live writer gets
+`WriterExpiredError` at its commit, and a live executor removes its outputs.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@
     verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
     verify_told    the bytes of its files
 
-Each file group's retained files are checked, then its newest rows, merged as in any reader.
-
-It is safe beside writers and cleaners. If the newest version no longer needs a missing file, a clean removed it, and
-this is no damage.
+Each file group's retained files are checked, then its newest rows, merged as in any reader. If the newest version no
+longer needs a missing file, a clean removed it, and this is no damage.
 """
 
 from __future__ import annotations

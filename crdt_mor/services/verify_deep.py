@@ -1,9 +1,7 @@
 """Compare the visible rows of a file group with the plain fold in `merge.oracle`.
 
-    base rows, log rows, deletes ─► a contribution each ─► fold, key by key, payloads by `join` alone ─► rows
-    the same files               ─► the merge kernel, as in any reader                                ─► rows
-
-Both sides read the same decoded blocks.
+base rows, log rows, deletes ─► a contribution each ─► fold, key by key, payloads by `join` alone ─► rows
+the same files               ─► the merge kernel, as in any reader                                ─► rows
 """
 
 from __future__ import annotations

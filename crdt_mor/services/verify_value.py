@@ -4,7 +4,7 @@
     the older existing versions ─► no gap, all readable, allowed successions (model.invariants)
     open plans and restores ─► their objects
 
-It is safe beside writers: a missing object is looked up in the newest version, which may no longer name it.
+A missing object is looked up in the newest version, which may no longer name it.
 """
 
 from __future__ import annotations
