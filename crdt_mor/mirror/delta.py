@@ -86,6 +86,9 @@ class Delta:
         state = yield from read_state()
         return None if state is None else _head(state)
 
+    def repair(self, head: Head) -> Steps[None]:  # noqa: ARG002 - of the protocol
+        yield from ()
+
     def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:  # noqa: ARG002 - of the protocol
         """Put nothing: a commit's vectors are in one file."""
         yield from ()

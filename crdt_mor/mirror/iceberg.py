@@ -23,7 +23,7 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
-from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, put_all_surely, put_surely
+from crdt_mor.log.steps import Delete, GetStat, Nonce, Put, Read, Steps, put_all_surely, put_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.files import DeadFile, encoded, file_path
@@ -41,7 +41,7 @@ from crdt_mor.mirror.iceberg_manifests import (
 )
 from crdt_mor.mirror.iceberg_metadata import NewSnapshot, Shape, next_row_ids
 from crdt_mor.mirror.iceberg_plan import Plan, keys_shown, plan
-from crdt_mor.mirror.iceberg_read import State, read_head
+from crdt_mor.mirror.iceberg_read import State, newest_number, read_head
 from crdt_mor.mirror.iceberg_types import Json, iceberg_type, name_mapping, schema_fields, stands
 from crdt_mor.mirror.iceberg_vectors import with_vectors
 from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION, Change, Committed, Head, Moment, Objects, Written, put_first
@@ -105,7 +105,6 @@ class Iceberg:
         if found is None:
             return None
         state, is_ours = found
-        yield from _point_at_newest()
         own = {} if state.metadata is None else state.metadata.get("properties", {})
         here = state.metadata is not None and state.metadata.get("location") == self.root
         version, as_of = (own.get(VERSION, "-1"), own.get(AS_OF, EPOCH)) if here else ("-1", EPOCH)
@@ -115,6 +114,9 @@ class Iceberg:
             {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(TYPES, "{}")),
             "vectors" if format_version >= VERSIONS["vectors"] else "positions", is_ours, state,
         )  # fmt: skip
+
+    def repair(self, head: Head) -> Steps[None]:
+        yield from _point_at(head.number)
 
     def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:
         if self.deletes == "vectors" or shown.base is None or not len(shown.dead):
@@ -305,7 +307,7 @@ def _published(number: int, document: Json, files: Sequence[Put], of_slices: Seq
         for gone in [*(put.path for put in files), *([path] if is_first else [])]:
             yield Delete(gone)
         return None
-    hint = yield from _point_at_newest()
+    hint = yield from _point_at(number)
     return Committed(number, (*((put.path, len(put.data)) for put in files), (path, len(data)), *hint))
 
 
@@ -317,13 +319,15 @@ def _stands(number: int) -> Steps[bool]:
     return number == 0 or (yield GetStat(metadata.metadata_path(number))) is not None
 
 
-def _point_at_newest() -> Steps[Objects]:
+def _point_at(number: int) -> Steps[Objects]:
     """Make the hint name the newest metadata file, also after a process that died or was late."""
     puts: Objects = ()
     for _ in range(_HINT_TRIES):
-        numbers = [metadata.number_of(stat.path) for stat in (yield List(metadata.FOLDER))]
-        newest = str(max((number for number in numbers if number is not None), default=0)).encode()
         hint = yield Read(metadata.HINT)
+        if hint is not None and hint.strip() == str(number).encode():
+            return puts
+        number = (yield from newest_number()) or number
+        newest = str(number).encode()
         if hint is not None and hint.strip() == newest:
             return puts
         if hint is not None:

@@ -28,7 +28,7 @@ class State:
 
 def read_head(root: str) -> Steps[tuple[State, bool] | None]:
     """Return the newest metadata file and whether a mirror of ours wrote it; None without any."""
-    number = yield from _newest()
+    number = yield from newest_number()
     if number is None:
         return None
     data = yield from read_named(metadata.metadata_path(number))
@@ -42,7 +42,7 @@ def read_head(root: str) -> Steps[tuple[State, bool] | None]:
     return State(number, found, manifests or ()), manifests is not None
 
 
-def _newest() -> Steps[int | None]:
+def newest_number() -> Steps[int | None]:
     numbers = [metadata.number_of(stat.path) for stat in (yield List(metadata.FOLDER))]
     return max((number for number in numbers if number is not None), default=None)
 

@@ -168,6 +168,10 @@ class Kind(Protocol):
         """Read the newest metadata; None without any."""
         ...
 
+    def repair(self, head: Head) -> Steps[None]:
+        """Put what a process that died after its commit left out."""
+        ...
+
     def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:
         """Put the positions of a slice's dead rows, under a name that no other process uses."""
         ...
@@ -227,6 +231,7 @@ def refresh(
             is_shown = False
         if head is not None and stays and (is_shown or head.version > moment.version):
             yield from _remove(written.values())
+            yield from kind.repair(head)
             return Refreshed(head.number, head.version, head.as_of, is_behind=not is_shown)
         is_whole = head is None or not (stays and head.is_ours and head.mode == kind.mode)
         differing = _differing(moment, None if is_whole else head)
