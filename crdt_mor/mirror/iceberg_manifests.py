@@ -36,7 +36,7 @@ SliceText = tuple[str, str, str | None]
 """Partition, file id and `SliceKey.files` of a slice; None where another entry of the slice says the last."""
 
 ENTRIES_MAX: Final = 100
-"""Entries of a manifest. A changed slice rewrites its manifests, and a refresh reads all."""
+"""A changed slice rewrites its manifests, and a refresh reads all."""
 
 _EXISTING, _ADDED = 0, 1
 _DATA, _POSITION_DELETES = 0, 1
@@ -297,7 +297,7 @@ def _map(name: str, id_: int, key_id: int, value_id: int) -> dict[str, Any]:
 AVRO_OF: Final[dict[str, Any]] = {
     "string": "string", "int": "int", "long": "long", "date": {"type": "int", "logicalType": "date"}
 }  # fmt: skip
-"""Avro types of partition values; columns of other types do not partition a mirror."""
+"""Types of partition values."""
 
 
 def _manifest_schema(spec: Spec, version: int) -> dict[str, Any]:

@@ -27,13 +27,10 @@ MAPPING: Final = "schema.name-mapping.default"
 KEPT_COUNT: Final = 10
 KEPT_MS: Final = 24 * 3600 * 1000
 KEPT_MAX: Final = 20
-"""A mirror keeps its newest 10 snapshots, or those of the last 24 hours if they are more, up to 20. Each adds 0.7 KB to
-every metadata file."""
+"""A mirror keeps its newest 10 snapshots, or those of a day if they are more, up to 20. Each adds 0.7 KB to the metadata."""
 
 _NAME: Final = re.compile(r"metadata/v(\d{1,18})\.metadata\.json")
 _PARTITION_IDS: Final = 999
-"""Iceberg's partition field ids begin above this number."""
-
 _ALWAYS: Final[Mapping[str, str]] = {
     "gc.enabled": "false",
     "write.metadata.delete-after-commit.enabled": "false",
@@ -48,7 +45,7 @@ def metadata_path(number: int) -> str:
 
 
 def number_of(path: str) -> int | None:
-    """Return the number of one of our metadata files; None for other files, such as a catalog's."""
+    """Return the number of one of our metadata files, or None."""
     found = _NAME.fullmatch(path)
     return int(found[1]) if found else None
 
@@ -97,13 +94,11 @@ def is_ours(metadata: Json, number: int) -> bool:
 
 
 def snapshot_of(metadata: Json) -> Json | None:
-    """Return the current snapshot."""
     current = metadata.get("current-snapshot-id")
     return next((one for one in metadata.get("snapshots", ()) if one["snapshot-id"] == current), None)
 
 
 def all_own(metadata: Json) -> list[Json]:
-    """Return the snapshots that mirrors made."""
     return [one for one in metadata.get("snapshots", ()) if VERSION in one.get("summary", {})]
 
 

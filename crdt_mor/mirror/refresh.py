@@ -36,7 +36,6 @@ TYPES: Final = "crdt_mor.types"
 """Names of a mirror's own properties in the metadata of each format."""
 
 Objects = tuple[tuple[str, int], ...]
-"""Paths and sizes of objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class Moment:
 
     @property
     def uuid(self) -> str:
-        """The table's id as a UUID."""
         digits = self.table_id.replace("-", "").lower()
         if not re.fullmatch("[0-9a-f]{32}", digits):
             digits = sha256(self.table_id.encode()).hexdigest()[:32]
