@@ -67,7 +67,7 @@ LIBRARIES: dict[str, set[str]] = {
     "read": {"numpy", "polars", "pyarrow"},
     "write": {"numpy", "polars", "pyarrow"},
     "mirror": {"fastavro", "numpy", "polars", "pyarrow", "pyiceberg", "pyroaring"},
-    "services": {"polars", "pyarrow", "pyiceberg"},
+    "services": {"hive_metastore", "polars", "pyarrow", "pyiceberg"},
     "api": {"deltalake", "pandas", "polars", "pyarrow", "pyiceberg"},  # pandas: types of a user's frame
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},

@@ -85,7 +85,7 @@ SIGNATURES = {
     "Table.history": "self limit",
     "Table.why": "self key * column as_of",
     "Table.mirror": "self format * deletes",
-    "Maintenance.register": "self catalog name",
+    "Maintenance.register": "self catalog name * format",
     "Table.from_catalog": "catalog name * storage_options opening",
     "Table.verify": "self * deep on_progress",
     "Maintenance.savepoint": "self name * comment",

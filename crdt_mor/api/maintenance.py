@@ -304,24 +304,23 @@ class Maintenance:
         """
         return erase(self._session, data, keys, where, columns, wait)
 
-    def register(self, catalog: Catalog, name: str) -> Registered:
-        """Refresh the Iceberg mirror and make a catalog's entry show it, for engines that open tables by name.
+    def register(self, catalog: Catalog, name: str, *, format: Literal["iceberg", "hudi"] = "iceberg") -> Registered:
+        """Make a catalog's entry show the table, for engines that open tables by name.
 
-        Call it again after commits, or let `maintain` do it by the property `crdt_mor.mirror.catalogs`. Any number of
-        processes may call it at once. The catalog needs access to the table's files.
+        Call it again after commits, or let `maintain` do it (docs/mirrors.md).
 
         Args:
             catalog: a catalog of pyiceberg, such as `load_catalog("prod")`.
             name: namespace and table, such as "lake.events". A missing namespace is created.
+            format: "iceberg" refreshes the mirror and shows it; "hudi" shows the Hudi table in Glue or Hive.
 
         Raises:
             InvalidInputError: the name belongs to another table, or to an entry that other engines changed too much.
             StorageUnavailableError: the catalog does not answer, or refuses access.
-            UnsupportedFeatureError: Iceberg lacks the type of a column, or the catalog the registration of tables.
         """
         from crdt_mor.services.catalogs import register
 
-        return register(self._session, catalog, name)
+        return register(self._session, catalog, name, format)
 
     def handover(self) -> None:
         """Hand the table over to Hudi's writers until `takeback`.

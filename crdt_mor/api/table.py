@@ -116,7 +116,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         storage_options: Mapping[str, Any] | None = None,
         opening: Opening | None = None,
     ) -> Self:
-        """Open a table by its name in a catalog of Apache Iceberg, where `maintenance.register` put it.
+        """Open a table by its name in a catalog, where `maintenance.register` put it.
 
         Args:
             catalog: a catalog of pyiceberg, such as `load_catalog("prod")`.
@@ -124,8 +124,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
             storage_options, opening: as for `Table`.
 
         Raises:
-            InvalidInputError: the catalog lacks the name, or `maintenance.register` did not make its entry.
-            StorageUnavailableError: the catalog does not answer, or refuses access.
+            InvalidInputError: the catalog lacks the name, or its entry is of another engine.
         """
         from crdt_mor.services.catalogs import located
 

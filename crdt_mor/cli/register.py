@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
@@ -12,12 +13,12 @@ from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
 _DEFAULT: Final = "default"
-"""pyiceberg's own name for a catalog without one."""
+"""pyiceberg's own default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The options that name a catalog, of which a command takes one."""
+    """The catalog: a command takes one of these."""
 
     catalog: Annotated[
         str | None, typer.Option(metavar="NAME", help="A catalog of pyiceberg's configuration, ~/.pyiceberg.yaml.")
@@ -43,19 +44,28 @@ class Into:
 NOWHERE: Final = Into()
 
 
+class Entry(StrEnum):
+    iceberg = "iceberg"
+    hudi = "hudi"
+
+
 def register(
     uri: Uri,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Namespace and table: lake.events.", show_default=False)],
+    format: Annotated[
+        Entry, typer.Option("--as", help="The Iceberg mirror, or the Hudi table for engines with Hudi's readers.")
+    ] = Entry.iceberg,
     into: Into = NOWHERE,
     output: Form = Output.text,
 ) -> None:
-    """Show a table's newest rows by name in an Iceberg catalog.
+    """Show a table by name in a catalog.
 
-    It refreshes the Iceberg mirror. Run it again after commits.
+    As iceberg, it refreshes the mirror: run it again after commits. As hudi, run it again after new partitions.
 
     Example: crdt-mor register events lake.events --glue
     """
     from crdt_mor.services.catalog_calls import catalog_of
 
     catalog, options = into.chosen()
-    render.result(output, inputs.opened(uri).maintenance.register(catalog_of(catalog, **options), name))
+    maintenance = inputs.opened(uri).maintenance
+    render.result(output, maintenance.register(catalog_of(catalog, **options), name, format=format.value))

@@ -1,8 +1,6 @@
 """The commit that makes a catalog's entry show the newest metadata of a mirror, as a pure function of both.
 
-Entry and mirror may number schemas differently, because a mirror forgets schemas without a snapshot. Manifests name
-partition specs by number, so these must agree. Snapshots that the mirror dropped lose their files to `clean`, so the
-entry drops them too.
+Entry and mirror may number schemas differently. Manifests name partition specs by number, so these must agree.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ class Policies:
     mirrors: tuple[str, ...] = ()
     mirrors_commits: bool = False
     catalogs: tuple[tuple[str, str], ...] = ()
+    hudi_catalogs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Policies:
@@ -230,6 +231,10 @@ POLICIES: Final[tuple[Policy, ...]] = (
         "crdt_mor.mirror.catalogs", "catalogs", OFF,
         "catalogs and names, like glue:lake.events, prod:lake.events, or off",
         "let these entries of Iceberg catalogs show the newest version", _catalogs,
+    ),
+    Policy(
+        "crdt_mor.hudi.catalogs", "hudi_catalogs", OFF, "catalogs and names, like glue:lake.events, or off",
+        "give these entries of the Hudi table its columns and partitions", _catalogs,
     ),
 )  # fmt: skip
 

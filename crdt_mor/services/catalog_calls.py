@@ -1,13 +1,13 @@
 """Load catalogs of pyiceberg by name, and turn their errors into ours.
 
-pyiceberg passes on the errors of many clients: of HTTP, Thrift, SQL databases and AWS. Each call to a catalog runs
-inside `answers`.
+Each call to a catalog runs inside `answers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import NullHandler, getLogger
 from typing import TYPE_CHECKING, Final
 
 from crdt_mor.errors import (
@@ -31,23 +31,13 @@ _NO_ACCESS: Final = frozenset(
         "InvalidClientTokenId", "InvalidSignatureException",
     }
 )  # fmt: skip
-"""Errors of pyiceberg and boto3, and codes of AWS."""
+"""Errors, and codes of AWS."""
 
 _CAUSE_MAX: Final = 300
 
 
 def catalog_of(name: str, **options: str) -> Catalog:
-    """Load a catalog.
-
-    Args:
-        name: in pyiceberg's configuration, or "glue".
-        options: of pyiceberg; they count more than its configuration.
-
-    Raises:
-        UnsupportedFeatureError: a package is missing.
-        InvalidInputError: pyiceberg's configuration lacks the name, or an option.
-        StorageUnavailableError: the catalog does not answer.
-    """
+    """Load a catalog of pyiceberg's configuration, or Glue. options: count more than the configuration."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
@@ -55,6 +45,7 @@ def catalog_of(name: str, **options: str) -> Catalog:
             f"catalogs need pyiceberg: run pip install 'crdt-mor[iceberg]'. catalog={name}"
         ) from error
     with answers(name):
+        getLogger("thrift").addHandler(NullHandler())  # else it prints errors that are raised as well
         try:
             return load_catalog(name, **({"type": GLUE} if name == GLUE else {}), **options)
         except ValueError as error:

@@ -1,12 +1,6 @@
-"""Iceberg catalogs: an entry that names a table's Iceberg mirror, for engines that open tables by name.
+"""Entries of Iceberg catalogs that show a table's mirror, and the doors of entries of the Hudi table.
 
-    load the entry ── none ──► refresh the mirror and register its metadata file
-         │
-         ├─ refresh the mirror            so the mirror is never older than the loaded entry
-         └─ commit what the entry lacks, if the entry is unchanged ── lost ──► load the entry again
-
-The catalog puts metadata files of its own beside the mirror's, and the mirror's stay as they are. The mirror's number
-grows with each refresh, and the entry never moves to a lower one. `mirror/catalog_steps.py` computes the commit.
+The entry is loaded before the mirror is refreshed, and changed only if it is as loaded (docs/design/catalogs.md).
 """
 
 from __future__ import annotations
@@ -18,12 +12,14 @@ from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.mirror.catalog_steps import NUMBER, ROW_IDS, VERSION, number_of, requirements, updates
 from crdt_mor.services.catalog_calls import GLUE, answers, catalog_of
+from crdt_mor.services.hudi_entries import Action, hudi_entry_lags, located_hudi, register_hudi
 from crdt_mor.services.mirror import mirror, shows_newest
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table as Entry
 
+FORMATS: Final = ("iceberg", "hudi")
 _METADATA: Final = "/metadata/"
 
 
@@ -35,21 +31,25 @@ class Registered:
         name: Of the table in the catalog.
         action: `registered` for a new entry, `moved`, or `unchanged`.
         version: The version of the table that the entry shows.
-        metadata: Address of the metadata file that the entry names.
+        uri: The address in the entry: of the metadata file, or of the table for Hudi.
     """
 
     name: str
     action: Literal["registered", "moved", "unchanged"]
     version: int
-    metadata: str
+    uri: str
 
     def __str__(self) -> str:
-        return f"{self.name} {self.action}: the catalog shows version {self.version}. metadata={self.metadata}"
+        return f"{self.name} {self.action}: the catalog shows version {self.version}. uri={self.uri}"
 
 
-def register(session: Session, catalog: Catalog, name: str) -> Registered:
-    """Refresh the Iceberg mirror and make a catalog's entry show it. See `Maintenance.register`."""
+def register(session: Session, catalog: Catalog, name: str, format: str) -> Registered:
+    """See `Maintenance.register`."""
     identifier = _identifier(catalog, name)
+    if format not in FORMATS:
+        raise InvalidInputError(f"register takes {' or '.join(map(repr, FORMATS))}. format={format!r:.100}")
+    if format == "hudi":
+        return Registered(".".join(identifier), *register_hudi(session, catalog, identifier))
     while True:
         entry = _loaded(catalog, identifier)
         uri = mirror(session, "iceberg").uri
@@ -59,9 +59,11 @@ def register(session: Session, catalog: Catalog, name: str) -> Registered:
             return done
 
 
-def lags(session: Session, catalog: Catalog, name: str) -> bool:
-    """Return True if `register` would find something to do, except the removal of another engine's writes."""
+def lags(session: Session, catalog: Catalog, name: str, format: str) -> bool:
+    """Return True if the entry is older than the table."""
     identifier = _identifier(catalog, name)
+    if format == "hudi":
+        return hudi_entry_lags(session, catalog, identifier)
     entry = _loaded(catalog, identifier)
     if entry is None or not shows_newest(session, "iceberg"):
         return True
@@ -69,8 +71,9 @@ def lags(session: Session, catalog: Catalog, name: str) -> bool:
 
 
 def located(catalog: Catalog, name: str) -> str:
-    """Return the address of a registered table. See `Table.from_catalog`."""
     identifier = _identifier(catalog, name)
+    if hudi := located_hudi(catalog, identifier):
+        return hudi
     entry = _loaded(catalog, identifier)
     if entry is None:
         raise InvalidInputError(f"the catalog has no table of this name: check `name`. name={name!r}")
@@ -102,12 +105,17 @@ def _identifier(catalog: Catalog, name: str) -> tuple[str, ...]:
 
 
 def _loaded(catalog: Catalog, identifier: tuple[str, ...]) -> Entry | None:
-    from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.exceptions import (
+        NoSuchIcebergTableError,
+        NoSuchNamespaceError,
+        NoSuchPropertyException,
+        NoSuchTableError,
+    )
 
     with answers(catalog.name):
         try:
             return catalog.load_table(identifier)
-        except NoSuchIcebergTableError as error:
+        except (NoSuchIcebergTableError, NoSuchPropertyException) as error:
             raise InvalidInputError(
                 "the catalog's table of this name is no Iceberg table: choose another `name`. "
                 f"name={'.'.join(identifier)!r}"
@@ -153,7 +161,7 @@ def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entr
 
 
 def _metadata_at(entry: Entry, uri: str) -> Any:
-    """Read the mirror's metadata with the catalog's access to files; refuse an entry of another table."""
+    """Read the mirror's metadata through the catalog; refuse an entry of another table."""
     from pyiceberg.serializers import FromInputFile
 
     root = uri.rpartition(_METADATA)[0]
@@ -192,7 +200,7 @@ def _committed(catalog: Catalog, entry: Entry, missing: tuple[Any, ...]) -> bool
     return True
 
 
-def _told(entry: Entry, action: Literal["registered", "moved", "unchanged"]) -> Registered:
+def _told(entry: Entry, action: Action) -> Registered:
     return Registered(_name(entry), action, int(entry.properties[VERSION]), entry.metadata_location)
 
 

@@ -1,11 +1,6 @@
 """Copy a table at some moment while writers continue, and move the copy to a later moment on request.
 
-    1. note          put a note of the version to copy; this reserves the address
-    2. objects       put the version's missing objects: data files, segments, plans, Hudi's timeline
-    3. version       put the same version object as the newest version of the copy (`events.copy`)
-    4. Hudi          publish the version to Hudi's readers
-    5. properties    last in a first copy: without them no reader finds a table
-    6. remove        delete objects of earlier moments only
+    note ─► missing objects ─► version ─► Hudi's timeline ─► properties, if new ─► objects of earlier moments removed
 
 Objects are put if absent, so repeating a killed copy completes it. Only a clean, an archiving or a restore removes
 objects, each with an event. Then the copy continues with the newer version and keeps its work.

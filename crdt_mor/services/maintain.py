@@ -3,11 +3,9 @@
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
       ─► mirrors ─► catalogs
 
-Each service profits from the previous ones. Open plans hold their file groups, so they come before compaction. The
-sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
-
-Each service is safe beside any other and beside itself, and may be killed at any time. All services decide from the
-initial look, or from the last event of this call.
+Open plans hold their file groups, so they come before compaction. The sweep confirms that rolled-back writes left no
+files; otherwise archiving stops at them. Each service is safe beside any other and beside itself, and may be killed at
+any time. All services decide from the initial look, or from the last event of this call.
 """
 
 from __future__ import annotations
@@ -90,7 +88,8 @@ def maintain(
         ("tokens", _tokens),
         ("hints", lambda run: hints(run.session, run.now_ms, dry_run=run.dry_run)),
         *(("mirror", partial(_mirror, kind)) for kind in policies.mirrors),
-        *(("catalog", partial(_entry, catalog, name)) for catalog, name in policies.catalogs),
+        *(("catalog", partial(_entry, catalog, name, "iceberg")) for catalog, name in policies.catalogs),
+        *(("catalog", partial(_entry, catalog, name, "hudi")) for catalog, name in policies.hudi_catalogs),
     ]
     run.guarded("hudi", _told)
     try:
@@ -385,14 +384,14 @@ def refreshed(session: Session, format: str) -> Iterator[Upkeep]:
         )  # fmt: skip
 
 
-def _entry(catalog: str, name: str, run: _Run) -> Iterator[Upkeep]:
+def _entry(catalog: str, name: str, format: str, run: _Run) -> Iterator[Upkeep]:
     from crdt_mor.services.catalog_calls import catalog_of
     from crdt_mor.services.catalogs import lags, register
 
     why = f"{name} of the catalog {catalog} showed an older version"
     loaded = catalog_of(catalog)
     if run.dry_run:
-        if lags(run.session, loaded, name):
+        if lags(run.session, loaded, name, format):
             yield Upkeep("catalog", "due", why)
-    elif register(run.session, loaded, name).action != "unchanged":
+    elif register(run.session, loaded, name, format).action != "unchanged":
         yield Upkeep("catalog", "done", why)

@@ -8,9 +8,6 @@
     open     one event: the new table takes writes, ordered after all writes of the old table
 
 Each step is noted in the new table before it runs, so any process can continue it (`model.migration`).
-
-The last window ends at a value with a closed table and no pending write. So no write can complete after it, and no
-acknowledged commit is lost.
 """
 
 from __future__ import annotations

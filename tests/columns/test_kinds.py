@@ -24,6 +24,7 @@ ALLOWED = {
     "crdt_mor/columns/text_types.py": "the doubles that Arrow's CSV reader guesses",
     "crdt_mor/format/avro_rows.py": "the form in which polars returns Avro's lengths",
     "crdt_mor/format/deletes_ordering.py": "the twelve types of Hudi's deletes, a list that only Hudi changes",
+    "crdt_mor/hudi/catalog_entry.py": "types of Hive and Spark for the nine stored types",
     "crdt_mor/laws/check.py": "rounding of floats",
     "crdt_mor/laws/edges.py": "values of the nine stored types",
     "crdt_mor/laws/strategies.py": "values of the nine stored types",
