@@ -77,7 +77,9 @@ def _told(error: Exception, catalog: str) -> CrdtMorError:
         return UnsupportedFeatureError(f"the catalog lacks an operation: register in another one. {facts}")
     if {type(error).__name__, _code(error)} & _NO_ACCESS:
         return StorageRefusedError(f"the catalog refused access: check its credentials and permissions. {facts}")
-    return StorageUnavailableError(f"the catalog failed or did not answer: check its address, or try again. {facts}")
+    return StorageUnavailableError(
+        f"the catalog failed or did not answer: check its address and options, or try again. {facts}"
+    )
 
 
 def _code(error: Exception) -> str:
