@@ -74,9 +74,9 @@ class Bucket:
     _asked: list[tuple[int, str, int]] = field(default_factory=list)
     _pools: list[_Pool] = field(default_factory=list)
 
-    def store(self, environment: Environment | None = None) -> ObjectStore:
-        """A store at the one address that the bucket has, as another process would open it."""
-        place = place_of("s3://counted/table")
+    def store(self, environment: Environment | None = None, folder: str = "table") -> ObjectStore:
+        """A store at an address in the bucket, as another process would open it."""
+        place = place_of(f"s3://counted/{folder}")
         assert place is not None
         store = ObjectStore(place, {}, Secrets({}), environment or SystemEnvironment())
         store._requests._clients = Clients(self.objects)  # type: ignore[assignment]

@@ -75,3 +75,17 @@ def in_threads(
         # After an early exit do not wait: the caller may be the garbage collector, in a thread of this pool.
         if is_own(forks):  # a forked process lacks these threads
             pool.shutdown(wait=not left_early, cancel_futures=True)
+
+
+@contextmanager
+def beside(call: Callable[[], R]) -> Iterator[Callable[[], R]]:
+    """Run a call in another thread during the block. Yields a function that waits for its result."""
+    if _ALONE.get():
+        yield call
+        return
+    pool, forks = ThreadPoolExecutor(1, thread_name_prefix="beside"), fork_count()
+    try:
+        yield pool.submit(current_operation().within(call)).result
+    finally:
+        if is_own(forks):
+            pool.shutdown()

@@ -5,17 +5,35 @@ If the store can read no object at all, its error is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from crdt_mor.errors import FormatError, StorageUnavailableError
 from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import REQUESTS, beside, in_threads
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.services.verify_findings import UnreadableObjectError
 from crdt_mor.store.absences import ContradictedError, surely
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+
+def ahead(
+    session: Session,
+    ask: Callable[[S], T],
+    items: Iterable[S],
+    at_once: int = REQUESTS,
+    weight: Callable[[S], int] = lambda _: 0,
+) -> Iterator[T]:
+    """Yield `ask` of each item, in order; in a bucket, several at once. weight: bytes that an item holds."""
+    return in_threads(ask, items, at_once, weight) if session.is_far else map(ask, items)
+
+
+def beside_in_bucket(session: Session, call: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
+    """Run a call during the block; on a disk, when its result is taken."""
+    return beside(call) if session.is_far else nullcontext(call)
 
 
 @contextmanager

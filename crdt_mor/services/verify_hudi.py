@@ -5,16 +5,17 @@
     each completed file with our key ─► a known instant of the value
     each savepoint told to Hudi ─► its files, for that savepoint
 
-Missing files of the newest version's events are hints, no damage: later publishers or `maintain` put them. Findings are
-checked again with the newest version, which may have archived or restored meanwhile.
+Missing files of the newest version's events are hints: later publishers or `maintain` put them. Findings are checked
+again with the newest version, which may have archived meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from crdt_mor.errors import CrdtMorError, FormatError
@@ -26,7 +27,6 @@ from crdt_mor.hudi.adoption import is_archived_by_others
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.laws.merging import merging_of
-from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import PLANS, plan_path
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -35,8 +35,9 @@ from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import read_decoded, read_object
+from crdt_mor.services.verify_given import ahead, read_decoded, read_object
 from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, record_fault, savepoint_fault
+from crdt_mor.store.protocol import side_by_side
 
 _HISTORY: Final = "Hudi's history"
 
@@ -55,6 +56,11 @@ class HudiReport:
     hints: list[Finding] = field(default_factory=list)
     is_ahead: bool = False
 
+    def add(self, part: HudiReport) -> None:
+        self.findings |= part.findings
+        self.objects += part.objects
+        self.hints += part.hints
+
 
 def reread_hudi(session: Session) -> HudiReport:
     """Check Hudi's timeline; report only findings of two looks."""
@@ -71,7 +77,7 @@ def _check_once(session: Session) -> HudiReport:
     value = session.tail()
     if value.version == 0 or session.config.layout_one:
         return HudiReport()
-    look = _Look.of(session, value, session.run(all_completions(value)))
+    look = _Look.of(session, value, session.views.completions(value))
     look.ask_active()
     look.ask_plans()
     look.ask_savepoints()
@@ -95,26 +101,34 @@ class _Look:
 
     @classmethod
     def of(cls, session: Session, value: Timeline, commits: Sequence[Completion]) -> _Look:
-        listed = session.store.list(session.publisher.projector.folder)
+        folders = session.publisher.projector.folder, PLANS
+        listed, plans = side_by_side(session.store, [partial(session.store.list, folder) for folder in folders])
         named = ((stat.path, timeline_file_name(stat.path)) for stat in listed)
         names = {path: name for path, name in named if name is not None}
         schemas = Schemas(session.config.name, merging_of(session.config, value.schema).schema.stored)
-        return cls(session, value, commits, names, schemas, frozenset(stat.path for stat in session.store.list(PLANS)))
+        return cls(session, value, commits, names, schemas, frozenset(stat.path for stat in plans))
 
     @property
     def own(self) -> list[Completion]:
         return [completion for completion in self.commits if not completion.adopted]
 
     def ask_active(self) -> None:
-        for completion in self.own:
-            if completion.requested <= self.value.archive.watermark:
-                continue
-            path = self.session.publisher.projector.path(completed_name(completion))
-            gone = f"Hudi is not told of a commit: its file is missing. instant={completion.requested}"
-            data = self._file_of(completion.version, path, gone)
-            record = self._ask_record(completion)
-            if data is not None and (differs := self._difference(completion, record, data, path)) is not None:
-                self._note(path, f"{differs}. instant={completion.requested}")
+        active = [completion for completion in self.own if completion.requested > self.value.archive.watermark]
+        for report in ahead(self.session, self._report_of, active):
+            self.report.add(report)
+
+    def _report_of(self, completion: Completion) -> HudiReport:
+        look = replace(self, report=HudiReport())
+        look.ask_commit(completion)
+        return look.report
+
+    def ask_commit(self, completion: Completion) -> None:
+        path = self.session.publisher.projector.path(completed_name(completion))
+        gone = f"Hudi is not told of a commit: its file is missing. instant={completion.requested}"
+        data = self._file_of(completion.version, path, gone)
+        record = self._ask_record(completion)
+        if data is not None and (differs := self._difference(completion, record, data, path)) is not None:
+            self._note(path, f"{differs}. instant={completion.requested}")
 
     def _ask_record(self, completion: Completion) -> bytes | None:
         """Check and return the record of a service's plan; None for a write, because nobody reads its record."""
@@ -143,10 +157,7 @@ class _Look:
                 self._hold(path, plan.barrier, partial(record_fault, action, None, frozen, data, path))
 
     def ask_savepoints(self) -> None:
-        """Check the savepoints told to Hudi: without the completed file, Hudi's cleaner removes a savepoint's files.
-
-        Hudi deletes a savepoint with its inflight file. It may delete ours and make its own there.
-        """
+        """Check the savepoints told to Hudi. Hudi may have deleted one of ours and made its own there."""
         for savepoint in self.value.savepoints:
             if not savepoint.is_in_hudi:
                 continue
@@ -172,7 +183,7 @@ class _Look:
         """Check that each completed file with our key belongs to a known instant, or to one dropped by a restore.
 
         A commit is published before Hudi is told of it, so a later instant than the newest version shows a lost
-        version. A second look reads its version after the first saw the file.
+        version.
         """
         session, value, known = self.session, self.value, {c.requested for c in self.commits}
         unfinished = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
@@ -209,7 +220,8 @@ class _Look:
         path = f"{folder}/{manifest_name(archive.manifest)}"
         try:
             files = self._named_in(path)
-            instants = [row for name in files for row in self._rows_of(f"{folder}/{name}")]
+            instants = list(chain.from_iterable(ahead(self.session, self._rows_of, [f"{folder}/{n}" for n in files])))
+            self.report.objects += len(files)
         except FormatError as error:
             self._note(path, error, _HISTORY)
             return
@@ -241,7 +253,6 @@ class _Look:
         instants = read_decoded(self.session, path, decode_instants)
         if instants is None:
             raise FormatError(f"a data file of the history is missing. file={path}")
-        self.report.objects += 1
         return instants
 
     def _plan(self, completion: Completion) -> bytes | None:

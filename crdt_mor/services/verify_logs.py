@@ -1,4 +1,4 @@
-"""Check a log file block by block: bytes, owner, and unique keys."""
+"""Check a log file: bytes, owner, and unique keys."""
 
 from __future__ import annotations
 

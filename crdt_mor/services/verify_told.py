@@ -6,8 +6,8 @@
     T_C.rollback                    all bytes
     *.requested                     the record of a service's plan, from its frozen plan
 
-All releases write equal bytes for equal values; only sizes in compaction plans differ. Without its frozen plan, a file
-is checked against its sync marker, a hash of its first 64 KiB, and a clean against the record of its plan.
+Only sizes in compaction plans differ between releases. Without its frozen plan, a file is checked against its sync
+marker, a hash of its first 64 KiB, and a clean against its plan's record.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import read_decoded, twice
+from crdt_mor.services.verify_given import ahead, beside_in_bucket, read_decoded, twice
+from crdt_mor.store.protocol import Stat, side_by_side
 
 P = TypeVar("P")
 
@@ -45,13 +46,19 @@ TRIES: Final = 10
 
 @dataclass(slots=True)
 class Reread:
-    """The contents of a table's timeline, including Hudi's commits, with `commits` by completion time.
-
-    `has_older`: older releases published some existing versions.
-    """
+    """The newest value and all commits, including Hudi's, by completion time."""
 
     value: Timeline
     commits: list[Completion] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    objects: int = 0
+
+
+@dataclass(slots=True)
+class Older:
+    """has_older: older releases published some existing versions."""
+
+    value: Timeline
     findings: list[Finding] = field(default_factory=list)
     hints: list[Finding] = field(default_factory=list)
     objects: int = 0
@@ -59,7 +66,6 @@ class Reread:
 
 
 def reread(session: Session) -> Reread:
-    """Read the newest version and all that it names in the table's own folder."""
     for _ in range(TRIES):
         read = Reread(_newest(session))
         gone = _read_segments(session, read)
@@ -67,17 +73,27 @@ def reread(session: Session) -> Reread:
             break
     if read.value.version > 0 or versions_in(session.store):
         _ask_whole(read)
-        _read_versions(session, read)
-        _read_plans(session, read)
+    return read
+
+
+def reread_older(session: Session, value: Timeline) -> Older:
+    read = Older(value)
+    store = session.store
+    lists = [partial(versions_in, store), partial(store.list, COPIED), partial(store.list, PLANS)]
+    versions, copied, plans = side_by_side(store, lists)
+    if value.version > 0 or versions:
+        _read_versions(session, read, versions, max((stat.path.rpartition("/")[2] for stat in copied), default=""))
+        _read_plans(session, read, plans)
     return read
 
 
 def _newest(session: Session) -> Timeline:
     """Return the newest version, decoded anew; the genesis if only Hudi wrote to the table."""
-    tail = session.tail()
-    if tail.version == 0:
-        return tail
-    value = session.run(find_tail(None))
+    if session.known_tail().version == 0 and session.tail().version == 0:
+        return session.known_tail()
+    with beside_in_bucket(session, lambda: session.run(find_tail(None))) as anew:
+        session.tail()
+        value = anew()
     TableSchema.from_json(value.schema)
     return value
 
@@ -89,21 +105,19 @@ def _read_segments(session: Session, read: Reread) -> bool:
     """Read the segments of the value. Return True if any is missing; a newer version may not need it."""
     held: list[tuple[Segment, Sequence[Completion]]] = []
     gone = False
-    for segment in read.value.segments:
+    segments = read.value.segments
+    for segment, found in zip(segments, ahead(session, partial(_segment, session), segments), strict=True):
         path = segment_path(segment.name)
-        try:
-            stat = twice(session, partial(session.store.stat, path))
-            held.append((segment, twice(session, partial(_segment, session, segment))))
-        except SegmentGoneError as error:
-            gone = True
-            read.findings.append(finding("segment", path, str(error)))
-        except FormatError as error:
-            read.findings.append(finding("segment", path, error))
-        else:
-            read.objects += 1
-            if segment.size and stat is not None and stat.size != segment.size:
-                said = f"the segment's size differs from the value. bytes={segment.size} found={stat.size}"
-                read.findings.append(finding("segment", path, said))
+        if isinstance(found, FormatError):
+            gone |= isinstance(found, SegmentGoneError)
+            read.findings.append(finding("segment", path, found))
+            continue
+        size, completions = found
+        held.append((segment, completions))
+        read.objects += 1
+        if segment.size and size is not None and size != segment.size:
+            said = f"the segment's size differs from the value. bytes={segment.size} found={size}"
+            read.findings.append(finding("segment", path, said))
     commits = [*(c for _, some in held for c in some), *read.value.completions]
     read.commits = sorted(commits, key=lambda c: c.completed)
     needed = _needed_now(session, read)
@@ -113,8 +127,12 @@ def _read_segments(session: Session, read: Reread) -> bool:
     return gone
 
 
-def _segment(session: Session, segment: Segment) -> Sequence[Completion]:
-    return session.run(read_segment(segment))
+def _segment(session: Session, segment: Segment) -> tuple[int | None, Sequence[Completion]] | FormatError:
+    try:
+        stat = twice(session, partial(session.store.stat, segment_path(segment.name)))
+        return None if stat is None else stat.size, twice(session, lambda: session.run(read_segment(segment)))
+    except FormatError as error:
+        return error
 
 
 def _needed_now(session: Session, read: Reread) -> Collection[InstantTime]:
@@ -134,7 +152,7 @@ def _ask_whole(read: Reread) -> None:
             _note_broken(read, holds, read.value.version, broken[0], len(broken))
 
 
-def _note_broken(read: Reread, holds: Callable[..., object], version: int, first: str, count: int = 1) -> None:
+def _note_broken(read: Reread | Older, holds: Callable[..., object], version: int, first: str, count: int = 1) -> None:
     sentence = (holds.__doc__ or holds.__name__).partition("\n")[0].removesuffix(".")
     more = f" and {count - 1} more" if count > 1 else ""
     said = f"an invariant is broken: {sentence}. invariant={holds.__name__} {first}{more}"
@@ -144,65 +162,76 @@ def _note_broken(read: Reread, holds: Callable[..., object], version: int, first
 # --- older versions ---------------------------------------------------------------------------------------------------
 
 
-def _read_versions(session: Session, read: Reread) -> None:
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """value: None if its objects are gone. fresh: its own commits in segments; None if these are gone."""
+
+    is_there: bool = False
+    value: Timeline | None = None
+    fresh: Sequence[Completion] | None = None
+    fault: str | FormatError | None = None
+
+
+def _version_at(session: Session, number: int) -> _Version:
+    path = version_path(number)
+    try:
+        decoded = read_decoded(session, path, Timeline.decode)
+    except FormatError as error:
+        return _Version(fault=error)
+    if decoded is None:
+        return _Version()
+    try:
+        value = session.run(with_objects(decoded))
+        TableSchema.from_json(value.schema)
+    except (SegmentGoneError, StorageUnavailableError):
+        return _Version(True)  # objects named only by this version may be swept; others were checked before
+    except FormatError as error:
+        return _Version(True, fault=str(error))
+    try:
+        return _Version(True, value, session.run(fresh_completions(value)))
+    except (SegmentGoneError, StorageUnavailableError):
+        return _Version(True, value)
+    except FormatError as error:
+        return _Version(True, value, fault=str(error))
+
+
+def _read_versions(session: Session, read: Older, listed: Sequence[Stat], copied: str) -> None:
     """Check the retained versions pairwise: none is missing, and each may follow its predecessor.
 
-    Lower versions are not part of the timeline: a slow process may have put them too late.
+    A slow process may have put lower versions too late.
     """
     before: Timeline | None = None
-    copied = max((stat.path.rpartition("/")[2] for stat in session.store.list(COPIED)), default="")
-    for number in _standing(session, read.value):
+    numbers = _standing(listed, read.value)
+    for number, found in zip(numbers, ahead(session, partial(_version_at, session), numbers), strict=True):
         path = version_path(number)
-        try:
-            decoded = read_decoded(session, path, Timeline.decode)
-        except FormatError as error:
-            read.findings.append(finding("old version", path, error))
-            before = None
-            continue
-        if decoded is None:
-            if before is not None and session.run(still_stands(before)):  # else publishers deleted both meanwhile
-                newest = read.value.version
-                said = f"a version is missing between others. before={before.version} newest={newest}"
-                read.findings.append(finding("old version", path, said))
-            before = None
-            continue
-        read.objects += 1
-        try:
-            value = session.run(with_objects(decoded))
-            TableSchema.from_json(value.schema)
-        except (SegmentGoneError, StorageUnavailableError):
-            before = None  # objects named only by this version may be swept; others were checked before
-            continue
-        except FormatError as error:
-            read.findings.append(finding("old version", path, str(error)))
-            before = None
-            continue
-        if before is not None and path.rpartition("/")[2] > copied:  # a copy's versions up to its note are no events
-            _ask_following(session, read, before, value)
+        read.objects += found.is_there
+        if found.fault is not None:
+            read.findings.append(finding("old version", path, found.fault))
+        elif not found.is_there and before is not None and session.run(still_stands(before)):
+            # If `before` is gone as well, publishers deleted both meanwhile.
+            newest = read.value.version
+            said = f"a version is missing between others. before={before.version} newest={newest}"
+            read.findings.append(finding("old version", path, said))
+        value = found.value
+        is_event = path.rpartition("/")[2] > copied  # a copy's versions up to its note are no events
+        if before is not None and value is not None and found.fault is None and is_event:
+            _ask_following(read, before, value, found.fresh)
         before = value
 
 
-def _standing(session: Session, newest: Timeline) -> range:
-    listed = versions_in(session.store)
+def _standing(listed: Sequence[Stat], newest: Timeline) -> range:
     first, last = version_path(first_kept(newest)), version_path(newest.version)
     names = [stat.path for stat in listed if first <= stat.path <= last]
     oldest = whole_number(names[0].rpartition("/")[2].removesuffix(".json")) if names else None
     return range(newest.version if oldest is None else oldest, newest.version + 1)
 
 
-def _ask_following(session: Session, read: Reread, before: Timeline, value: Timeline) -> None:
-    """Check the invariants of two successive versions, ignoring moves to segments.
-
-    Versions of older releases are skipped, because these had fewer invariants.
-    """
+def _ask_following(read: Older, before: Timeline, value: Timeline, fresh: Sequence[Completion] | None) -> None:
+    """Check the invariants of two successive versions, ignoring moves to segments. Older releases had fewer."""
     if {before.format, value.format} != {FORMAT}:
         read.has_older = True
         return
-    try:
-        fresh = session.run(fresh_completions(value))
-    except (SegmentGoneError, StorageUnavailableError):
-        return
-    if value.is_restore_of(before):
+    if fresh is None or value.is_restore_of(before):
         return  # a restore deletes the versions before it, which exist only until it is projected
     old = {c.requested for c in before.completions}
     new = [c for c in (*fresh, *value.completions) if c.version == value.version and c.requested not in old]
@@ -218,7 +247,7 @@ def _ask_following(session: Session, read: Reread, before: Timeline, value: Time
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-def _read_plans(session: Session, read: Reread) -> None:
+def _read_plans(session: Session, read: Older, listed: Sequence[Stat]) -> None:
     taken: dict[FileGroup, str] = {}
     for plan in read.value.plans:
         decode = planned_action(plan.action).decode
@@ -235,7 +264,7 @@ def _read_plans(session: Session, read: Reread) -> None:
             taken[group] = plan.path
     for restore in read.value.restores:
         _plan_at(session, read, "restore plan", restore.path, RestorePlan.decode)
-    notes = [stat for stat in session.store.list(PLANS) if stat.path.startswith(FAILURES)]
+    notes = [stat for stat in listed if stat.path.startswith(FAILURES)]
     now_ms = session.looked_ms() if notes else 0
     for note in notes:
         if note.size or not counts(note, now_ms):
@@ -243,7 +272,7 @@ def _read_plans(session: Session, read: Reread) -> None:
             read.hints.append(finding("hint", note.path, f"{said}. bytes={note.size}"))
 
 
-def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
+def _plan_at(session: Session, read: Older, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
     """Return a plan; None, with a finding, if it is unreadable and still needed."""
     try:
         plan = read_decoded(session, path, decode)

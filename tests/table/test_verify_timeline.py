@@ -14,7 +14,7 @@ from crdt_mor import Table
 from crdt_mor.format.archive import decode_instants, encode_instants
 from crdt_mor.format.commit import decode_commit, encode_commit
 from crdt_mor.log import publish
-from crdt_mor.log.outcome import all_completions
+from crdt_mor.services import verify_hudi
 from tests.table.damaged import at_work, edited, made, newest, only, opened, rows, verified
 
 HUDI = Path(".hoodie/timeline")
@@ -397,14 +397,16 @@ def test_what_writers_have_archived_meanwhile_is_no_hole(folder: Path, monkeypat
     """Files leave Hudi's timeline between the look at the value and that at the folder."""
     gone: list[Path] = []
 
-    def meanwhile(value: Any) -> Any:
+    look_of = verify_hudi._Look.of
+
+    def meanwhile(*of: Any) -> Any:
         if not gone:
             told = min((folder / HUDI).glob("*_*.deltacommit"))
             gone.append(told.rename(told.with_suffix(".away")))
         elif len(gone) == 1:
             gone.append(gone[0].rename(gone[0].with_suffix(".deltacommit")))
-        return all_completions(value)
+        return look_of(*of)
 
-    monkeypatch.setattr("crdt_mor.services.verify_hudi.all_completions", meanwhile)
+    monkeypatch.setattr("crdt_mor.services.verify_hudi._Look.of", meanwhile)
     assert verified(folder).is_sound
     assert len(gone) == 2

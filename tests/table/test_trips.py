@@ -1,0 +1,108 @@
+"""Round trips of verbs on whole tables: those of docs/design/requests.md, which do not grow with the file groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+
+from crdt_mor import Opening, Table
+from crdt_mor.services.verify_groups import GroupChecks
+from tests.counting import Bucket, Count
+from tests.inside import session_of
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "design" / "requests.md"
+ROW = re.compile(r"^\| (?P<verb>`[^|]+`) \| (?P<few>\d+) \| (?P<many>\d+) \|$")
+
+FEW, MANY = 8, 32
+"""File groups."""
+
+MOST: Final = {"`verify()`": 15, "`verify(deep=True)`": 15}
+"""Trips that a verb may take, whatever its page says."""
+
+
+def rows(groups: int) -> pl.DataFrame:
+    return pl.DataFrame({"id": [f"k{i}" for i in range(groups * 8)], "n": 1})
+
+
+def opened(bucket: Bucket) -> Table:
+    return Table("s3://counted/table", opening=Opening(store=bucket.store()))
+
+
+def create(bucket: Bucket, groups: int) -> Table:
+    opening = Opening(store=bucket.store())
+    return Table.create_from("s3://counted/table", rows(groups), key="id", buckets=groups, opening=opening)
+
+
+def counted(groups: int, verb: Callable[[Bucket, Table], object]) -> Count:
+    """What a verb asks of a table that was just opened, with a base file and a log file in each file group."""
+    bucket = Bucket()
+    with bucket.counting():
+        create(bucket, groups).upsert(rows(groups))
+        table = opened(bucket)
+        return bucket.count(lambda: verb(bucket, table))
+
+
+def verify(_: Bucket, table: Table, *, deep: bool = False) -> None:
+    found = table.verify(deep=deep)
+    assert found.is_sound
+    assert found.files == 2 * found.file_groups
+
+
+VERBS: dict[str, Callable[[int], Count]] = {
+    "`count()`": lambda groups: counted(groups, lambda _, table: table.count()),
+    "`to_polars()`": lambda groups: counted(groups, lambda _, table: table.to_polars()),
+    "`verify()`": lambda groups: counted(groups, verify),
+    "`verify(deep=True)`": lambda groups: counted(groups, lambda _, table: verify(_, table, deep=True)),
+}
+
+
+def said() -> dict[str, tuple[int, int]]:
+    found = filter(None, map(ROW.match, PAGE.read_text().splitlines()))
+    return {row["verb"]: (int(row["few"]), int(row["many"])) for row in found}
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_page_names_the_trips_of_a_verb(verb: str) -> None:
+    few, many = VERBS[verb](FEW), VERBS[verb](MANY)
+    assert (few.trips, many.trips) == said()[verb], f"{few}\n{many}"
+    assert many.trips <= MOST.get(verb, many.trips)
+
+
+def test_what_a_clean_removes_from_a_bucket_while_verify_reads_is_no_damage() -> None:
+    bucket = Bucket()
+    with bucket.counting():
+        create(bucket, FEW).upsert(rows(FEW))
+        checks, other = GroupChecks(session_of(opened(bucket)), deep=True), opened(bucket)
+        other.maintenance.compact()
+        assert other.maintenance.clean(timedelta(0), readers=timedelta(0)).files
+        results = list(checks.results())
+    assert [finding for result in results for finding in result.findings] == []
+    assert sum(result.rows for result in results) == rows(FEW).height
+
+
+def test_a_damaged_file_of_a_bucket_is_named_and_the_other_file_groups_are_read() -> None:
+    bucket = Bucket()
+    with bucket.counting():
+        create(bucket, FEW).upsert(rows(FEW))
+        store = bucket.store()
+        logs = [stat.path for stat in store.walk("") if ".log." in stat.path]
+        for path in logs[2:4]:
+            data = store.read(path)
+            assert data is not None
+            store.delete(path)
+            store.put(path, data[:-9] + bytes(9))
+        found = opened(bucket).verify()
+    assert [finding.path for finding in found.findings] == logs[2:4]
+    assert found.file_groups == FEW
+    assert 0 < found.rows < rows(FEW).height
+
+
+def test_every_verb_of_the_page_is_counted() -> None:
+    assert said().keys() == VERBS.keys()
