@@ -51,7 +51,8 @@ CLAIM_KEY = "crdt_mor.claim"
 """A unique text in the claim of a time."""
 
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
-_BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.parquet\Z")
+BASE_FILE = r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.parquet"
+_BASE = re.compile(rf"{BASE_FILE}\Z")
 _LOG = re.compile(
     r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.log\.(?P<version>[0-9]{1,18})(_(?P<token>[A-Za-z0-9-]+))?"
     r"(?P<cdc>\.cdc)?\Z"

@@ -12,19 +12,23 @@ belongs to the newest slice with a base file. `committed` tells which blocks cou
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
+from itertools import chain, islice
+from operator import attrgetter, eq
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Final, TypeVar, overload
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import DELTA_COMMIT, LogFileName, is_own_token
+from crdt_mor.model.packed_files import PackedFiles, PackedGroups, group_of_base
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 S = TypeVar("S")
@@ -94,25 +98,107 @@ _partition_of = attrgetter("partition")
 _group_of = attrgetter("group")
 
 
-class Slices(tuple[FileSlice, ...]):  # noqa: SLOT001
-    """The slices of live file groups, sorted by group."""
+class Slices(Sequence[FileSlice]):
+    """The slices of live file groups, sorted by group. Those of packed files are made when asked for.
+
+    slices: other slices. packed: the packed files of commits; `hidden` are the places of groups with another slice or
+    none.
+    """
+
+    def __init__(
+        self, slices: Iterable[FileSlice] = (), packed: Packed | None = None, hidden: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._slices = tuple(slices)
+        self._packed = packed
+        self._hidden = hidden
+
+    def __len__(self) -> int:
+        return len(self._slices) + (0 if self._packed is None else len(self._packed.groups) - len(self._hidden))
+
+    def __iter__(self) -> Iterator[FileSlice]:
+        if self._packed is None:
+            return iter(self._slices)
+        return heapq.merge(
+            self._packed.slices(range(len(self._packed.groups)), self._hidden), self._slices, key=_group_of
+        )
+
+    @overload
+    def __getitem__(self, place: int) -> FileSlice: ...
+    @overload
+    def __getitem__(self, place: slice) -> Slices: ...
+    def __getitem__(self, place: int | slice) -> FileSlice | Slices:
+        if isinstance(place, int):
+            return self._slices[place] if self._packed is None else [*self][place]
+        start, stop, step = place.indices(len(self))
+        return Slices(self._slices[place] if self._packed is None else islice(self, start, stop, step))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[type[Slices], tuple[tuple[FileSlice, ...]]]:
+        return Slices, (tuple(self),)
 
     @cached_property
     def partitions(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(slice_.partition for slice_ in self))
+        """The partitions, and perhaps some without live groups."""
+        packed = () if self._packed is None else self._packed.groups.partitions
+        return tuple(dict.fromkeys((*packed, *(slice_.partition for slice_ in self._slices))))
 
-    def within(self, partitions: Iterable[str]) -> Slices:
-        """Return the slices of some partitions, found by bisection."""
-        found: list[FileSlice] = []
-        for path in sorted(partitions):
-            first = bisect_left(self, path, key=_partition_of)
-            found += self[first : bisect_right(self, path, first, key=_partition_of)]
-        return Slices(found)
+    def with_logs(self) -> Slices:
+        return Slices(slice_ for slice_ in self._slices if slice_.logs)
 
-    def of_group(self, group: FileGroup) -> tuple[FileSlice, ...]:
+    def within(self, partitions: Collection[str]) -> Slices:
+        """Return the slices of some partitions."""
+        if len(partitions) * _BISECTED > len(self):
+            wanted = {*partitions}
+            return Slices(slice_ for slice_ in self if slice_.partition in wanted)
+        return Slices(chain.from_iterable(map(self._of_partition, sorted(partitions))))
+
+    def _of_partition(self, path: str) -> list[FileSlice]:
+        first = bisect_left(self._slices, path, key=_partition_of)
+        others = self._slices[first : bisect_right(self._slices, path, first, key=_partition_of)]
+        if self._packed is None:
+            return [*others]
+        packed = self._packed.slices(self._packed.groups.within(path), self._hidden)
+        return sorted([*packed, *others], key=_group_of)
+
+    def of_group(self, group: FileGroup) -> Slices:
         """Return the slice of a file group, if it is live."""
-        place = bisect_left(self, group, key=_group_of)
-        return tuple(slice_ for slice_ in self[place : place + 1] if slice_.group == group)
+        first = bisect_left(self._slices, group, key=_group_of)
+        others = [slice_ for slice_ in self._slices[first : first + 1] if slice_.group == group]
+        place = None if self._packed is None or others else self._packed.groups.find(group)
+        if self._packed is None or place is None:
+            return Slices(others)
+        return Slices(self._packed.slices(range(place, place + 1), self._hidden))
+
+
+class Packed:
+    """The file groups of commits with packed files."""
+
+    def __init__(self, commits: Sequence[tuple[PackedFiles, InstantTime]]) -> None:
+        self.groups = PackedGroups([files for files, _ in commits])
+        self._completed = [completed for _, completed in commits]
+
+    @classmethod
+    def of(cls, completions: Iterable[Completion]) -> Packed | None:
+        found = [(c.files, c.completed) for c in completions if isinstance(c.files, PackedFiles)]
+        return cls(found) if found else None
+
+    def slices(self, places: range, hidden: AbstractSet[int]) -> Iterator[FileSlice]:
+        for place, files in zip(places, self.groups.files(places), strict=True):
+            if place not in hidden:
+                (_, base), *more = files
+                if more:  # the newest; of several with its instant, the first
+                    base = max((file for _, file in files), key=lambda file: file.name.instant)
+                yield FileSlice(*group_of_base(base.path), base, ())
+
+    def files(self, place: int) -> list[tuple[DataFile, InstantTime]]:
+        """Return the files of a group with the times of their completions."""
+        (files,) = self.groups.files(range(place, place + 1))
+        return [(file, self._completed[number]) for number, file in files]
 
 
 def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> Slices:
@@ -124,7 +210,7 @@ class Fold:
     """The slices of a set of commits, kept for the next set. Thread-safe.
 
     A commit that comes or goes changes only the slices of its own file groups, so the next set is cheap in a table of
-    any size.
+    any size. Slices of packed files stay packed until another commit touches their groups.
     """
 
     def __init__(self) -> None:
@@ -134,6 +220,9 @@ class Fold:
         self._replaced = Counter[FileGroup]()
         self._shared: set[str] = set()
         self._committed: Committed | None = None
+        self._packed: Packed | None = None
+        self._hidden: dict[FileGroup, int] = {}
+        self._own: list[FileSlice] = []
         self._slices = Slices()
 
     def of(self, completions: Iterable[Completion], *, old_logs: bool = False) -> Slices:
@@ -142,16 +231,21 @@ class Fold:
         old_logs: read-only slices of an upgraded table. Later commits and failed writes may have appended to its old
         logs.
         """
-        commits = {c.requested: c for c in completions}
         with self._lock:
-            come = [c for requested, c in commits.items() if self._commits.get(requested) != c]
-            gone = [c for requested, c in self._commits.items() if commits.get(requested) != c]
+            known = self._commits
+            found = ((c, known.get(c.requested)) for c in completions)
+            commits = {c.requested: c if before is None or before != c else before for c, before in found}
+            come = [c for c in commits.values() if known.get(c.requested) is not c]
+            gone = [c for c in known.values() if commits.get(c.requested) is not c]
             touched = self._forget(gone) | self._add(come)
             committed = next((c.committed for c in reversed(commits.values()) if c.committed is not None), None)
+            if any(isinstance(c.files, PackedFiles) for c in (*come, *gone)):
+                self._packed, self._hidden, self._slices = Packed.of(commits.values()), {}, Slices()
+                touched |= self._files.keys() | self._replaced.keys()
             if committed != self._committed:
                 touched |= self._files.keys()
             self._commits, self._committed = commits, committed
-            self._slices = self._with_again(touched)
+            self._slices = self._with_again(touched) if come or gone else self._slices
             if committed is not None:
                 return self._slices
             return self._with_old_logs() if old_logs else self._without_shared_logs()
@@ -161,7 +255,7 @@ class Fold:
         added: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
         for c in completions:
             self._replaced.update(c.replaced)
-            for file in c.files:
+            for file in _unpacked(c):
                 added.setdefault(file.group, []).append((file, c.completed))
         for group, files in added.items():
             self._files[group] = (*self._files.get(group, ()), *files)
@@ -170,8 +264,8 @@ class Fold:
     def _forget(self, completions: Sequence[Completion]) -> set[FileGroup]:
         self._shared -= shared_logs(completions)
         self._replaced.subtract(group for c in completions for group in c.replaced)
-        gone = {(file.path, c.completed) for c in completions for file in c.files}
-        groups = {file.group for c in completions for file in c.files}
+        gone = {(file.path, c.completed) for c in completions for file in _unpacked(c)}
+        groups = {file.group for c in completions for file in _unpacked(c)}
         for group in groups:
             left = tuple(
                 (file, completed) for file, completed in self._files[group] if (file.path, completed) not in gone
@@ -181,25 +275,39 @@ class Fold:
 
     def _with_again(self, touched: Collection[FileGroup]) -> Slices:
         """Return the slices, with those of the touched groups computed again."""
-        if len(touched) * _BISECTED > len(self._slices):
-            kept = [slice_ for slice_ in self._slices if slice_.group not in touched]
-            fresh = [slice_ for group in touched for slice_ in self._slice_of(group)]
-            return Slices(sorted([*kept, *fresh], key=_group_of))
-        slices, are_same_groups = list(self._slices), True
-        for group in touched:
-            place = bisect_left(slices, group, key=_group_of)
-            is_there = place < len(slices) and slices[place].group == group
-            found = self._slice_of(group)
-            slices[place : place + is_there] = found
-            are_same_groups &= is_there == bool(found)
-        result = Slices(slices) if touched else self._slices
-        if are_same_groups:
-            vars(result).update(vars(self._slices))
+        places = {} if self._packed is None else self._packed.groups.places(touched)
+        found = {group: self._slice_of(group, places.get(group)) for group in touched}
+        is_new = self._put(found)
+        result = Slices(self._own, self._packed, frozenset(self._hidden.values()))
+        if not is_new and "partitions" in vars(self._slices):
+            vars(result)["partitions"] = self._slices.partitions
         return result
 
-    def _slice_of(self, group: FileGroup) -> list[FileSlice]:
-        files = self._files.get(group)
+    def _slice_of(self, group: FileGroup, place: int | None) -> list[FileSlice]:
+        files = self._files.get(group, ())
+        if self._packed is not None and place is not None:
+            if not files and not self._replaced[group]:
+                self._hidden.pop(group, None)
+                return []
+            self._hidden[group] = place
+            files = (*self._packed.files(place), *files)
         return [_slice(group, files, self._committed)] if files and not self._replaced[group] else []
+
+    def _put(self, found: Mapping[FileGroup, list[FileSlice]]) -> bool:
+        """Put the slices of groups in their places; return True if there are new groups, perhaps of new partitions."""
+        if len(found) * _BISECTED > len(self._own):
+            kept = [slice_ for slice_ in self._own if slice_.group not in found]
+            known = {slice_.group for slice_ in self._own}
+            self._own = sorted([*kept, *chain.from_iterable(found.values())], key=_group_of)
+            known |= self._hidden.keys()
+            return any(slices and group not in known for group, slices in found.items())
+        is_new = False
+        for group, slices in found.items():
+            place = bisect_left(self._own, group, key=_group_of)
+            is_there = place < len(self._own) and self._own[place].group == group
+            self._own[place : place + is_there] = slices
+            is_new |= bool(slices) and not is_there and group not in self._hidden
+        return is_new
 
     def _without_shared_logs(self) -> Slices:
         if self._shared:
@@ -209,6 +317,10 @@ class Fold:
     def _with_old_logs(self) -> Slices:
         committed = Committed.since_the_first(self._commits)
         return Slices(_with_old_logs(slice_, committed, self._shared) for slice_ in self._slices)
+
+
+def _unpacked(completion: Completion) -> Sequence[DataFile]:
+    return () if isinstance(completion.files, PackedFiles) else completion.files
 
 
 def shared_logs(completions: Iterable[Completion]) -> set[str]:

@@ -19,6 +19,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.numbers import BITS
 from crdt_mor.model.overwrite import overwriting_json, overwriting_of
+from crdt_mor.model.packed_files import PACKED_MIN, PackedFiles
 from crdt_mor.model.posts import members_json, members_of, token_of
 from crdt_mor.model.timeline_parts import (
     Archive,
@@ -157,7 +158,8 @@ def _texts_of(cls: type) -> Sequence[str]:
 def require_types(values: Iterable[object]) -> None:
     for value in values:
         if isinstance(value, Completion):
-            require_types(file for file in value.files if not _is_plain(file))
+            if not isinstance(value.files, PackedFiles):
+                require_types(file for file in value.files if not _is_plain(file))
             require_texts(*(text for group in value.replaced for text in group))
         cls: Any = type(value)
         for name, kind in _kinds_of(cls):
@@ -281,11 +283,16 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
     more: Mapping[str, Any] = rest.pop() if rest and isinstance(rest[-1], dict) else {}
     driver = rest.pop(0) if rest else ""
     (undone,) = rest or [None]
-    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author, undone]
+    plain: list[Any] = [*head, _files_of(files), groups, bool(adopted), driver, author, undone]
     plain.append(overwriting_of(more["overwriting"]) if "overwriting" in more else None)
     plain.append(token_of(more["token"]) if "token" in more else None)
     plain.append(members_of(more["members"]) if "members" in more else ())
     return Completion(*plain)
+
+
+def _files_of(entries: list[list[Any]]) -> Sequence[DataFile]:
+    packed = PackedFiles.of(entries) if len(entries) >= PACKED_MIN else None
+    return tuple(DataFile(*entry) for entry in entries) if packed is None else packed
 
 
 _MARSHAL_PLAIN = 2

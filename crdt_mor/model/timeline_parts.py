@@ -131,7 +131,7 @@ class Completion:
     nonce: str
     action: str
     operation: str
-    files: tuple[DataFile, ...] = ()
+    files: Sequence[DataFile] = ()
     replaced: tuple[FileGroup, ...] = ()
     adopted: bool = False
     driver: str = ""

@@ -156,7 +156,7 @@ class _Life:
         for slice_ in self._pruned(self._shown):
             yield slice_.group, None
 
-    def _pruned(self, completions: Sequence[Completion]) -> tuple[FileSlice, ...]:
+    def _pruned(self, completions: Sequence[Completion]) -> Slices:
         session, rows = self._session, self._session.views.kept(PartitionRows)
         return prune(self._folded(completions), self._condition, session.config, self._snapshot.schema, rows).kept
 

@@ -44,8 +44,8 @@ class TouchedGroups:
 
     partition: str
     file_id: str | None
-    before: tuple[FileSlice, ...]
-    after: tuple[FileSlice, ...]
+    before: Sequence[FileSlice]
+    after: Sequence[FileSlice]
     written: FileSlice | None = None
 
     @property

@@ -66,7 +66,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         wanted = set(groups)
-        slices = [s for s in session.views.slices(value) if s.group in wanted]
+        slices = [s for s in session.views.slices(value).with_logs() if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
 
     return Service(COMPACT, _require, plan, _execute)
@@ -98,8 +98,9 @@ def _plan(
     merge = session.config.merge
     # The session caches segments, so planning again after a lost race is cheap.
     slices = session.views.slices(value)
-    groups = None if choose is None else choose(value, slices, taken)
     reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
+    slices = slices if reordered else slices.with_logs()
+    groups = None if choose is None else choose(value, slices, taken)
     plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)
     return _unless_waiting(session, value, plan)
 

@@ -105,7 +105,7 @@ def maintain(
 def _waits(run: _Run) -> Iterator[str]:
     session, policies = run.session, run.policies
     value = session.known_tail()
-    yield from waiting_texts(value, session.views.slices(value), session.config.merge, policies, run.now_ms)
+    yield from waiting_texts(value, session.views.slices(value).with_logs(), session.config.merge, policies, run.now_ms)
     if not RetentionPolicy.of(policies).keeps_everything:
         yield f"clean is due when history is older than {_kept(policies)}"
 
@@ -209,9 +209,10 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.known_tail()
-    found = due_in(value, session.views.slices(value), session.run(plans.groups_in_plans(value)))
+    slices = session.views.slices(value).with_logs()
+    found = due_in(value, slices, session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
-    waiting = noted(session, session.views.slices(value), logs_only=name == "log_compaction") if found else set()
+    waiting = noted(session, slices, logs_only=name == "log_compaction") if found else set()
     rest = {one.group: one for one in found if one.group not in waiting}
     if left_out := [one for one in found if one.group in waiting]:
         yield replace(due_action(name, left_out, "failed"), error=LEFT_OUT)

@@ -33,7 +33,7 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
         written = [slice_ for slice_ in slices if slice_.group in groups]
         return due_compactions(value, written, session.config.merge, policies, now_ms, taken)
 
-    found = bounded(due(value, session.views.slices(value), ()))
+    found = bounded(due(value, session.views.slices(value).with_logs(), ()))
     if not found or must_wait(session, value):
         return  # as after most commits, without a request
     for plan in _left_behind(session, value, {one.group for one in found}, now_ms):

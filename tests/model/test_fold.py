@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.model import slices as folding
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.packed_files import PackedFiles
 from crdt_mor.model.slices import FileSlice, Fold, Slices
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
@@ -41,11 +43,18 @@ def commits(draw: st.DrawFn, number: int) -> Completion:
     return Completion(instant(number), instant(number + 3), 1, "n", "deltacommit", "upsert", files, replaced)
 
 
+def packed(completion: Completion) -> Completion:
+    """The same commit as a segment would give it; equal to it."""
+    files = PackedFiles.of([[file.path, file.size, file.rows] for file in completion.files])
+    return completion if files is None else replace(completion, files=files)
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Completion]]:
     """Sets of commits of one timeline, in completion order."""
     known = [draw(commits(number)) for number in range(draw(st.integers(1, 8)))]
-    return draw(st.lists(st.lists(st.sampled_from(known), unique_by=lambda c: c.requested), min_size=1, max_size=6))
+    read = st.sampled_from(known).flatmap(lambda c: st.sampled_from([c, packed(c)]))
+    return draw(st.lists(st.lists(read, unique_by=lambda c: c.requested), min_size=1, max_size=6))
 
 
 def by_definition(completions: Sequence[Completion]) -> list[FileSlice]:
@@ -71,7 +80,12 @@ def test_a_kept_fold_gives_the_slices_of_each_set(bisected: int, sets: list[list
         for completions in sets:
             found = fold.of(completions)
             assert list(found) == by_definition(completions)
-            assert found.partitions == tuple(sorted({slice_.partition for slice_ in found}))
+            assert len(found) == len([*found])
+            assert {*found.partitions} >= {slice_.partition for slice_ in found}
+            for group in GROUPS:
+                assert list(found.of_group(group)) == [slice_ for slice_ in found if slice_.group == group]
+            for path in ("p=a", "p=b", "p=c", "p"):
+                assert list(found.within([path])) == [slice_ for slice_ in found if slice_.partition == path]
 
 
 def test_slices_of_partitions_and_groups_are_found() -> None:
