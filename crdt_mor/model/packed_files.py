@@ -13,7 +13,6 @@ from typing import Final, overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crdt_mor.model.names import BASE_FILE
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
@@ -46,6 +45,8 @@ class PackedFiles(Sequence[DataFile]):
 
         None if some are no base files, or of other types.
         """
+        from pyarrow import compute as pc
+
         columns = []
         for place, (kind, default) in enumerate(zip(_TYPES, _DEFAULTS, strict=True)):
             values = [entry[place] if place < len(entry) else default for entry in entries]
@@ -92,6 +93,8 @@ class PackedGroups:
     """The file groups of several packed commits, sorted, with the places of their files."""
 
     def __init__(self, commits: Sequence[PackedFiles]) -> None:
+        from pyarrow import compute as pc
+
         self._commits = commits
         paths = pa.chunked_array([files.paths for files in commits], pa.large_string()).combine_chunks()
         groups = pc.extract_regex(paths, _PATH)
@@ -152,5 +155,7 @@ def group_of_base(path: str) -> FileGroup:
 
 def _begins(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Return True where a value differs from the one before."""
+    from pyarrow import compute as pc
+
     differ = pc.not_equal(values[1:], values[:-1]).to_numpy() if len(values) > 1 else np.empty(0, bool)
     return np.append(np.ones(min(len(values), 1), bool), differ)

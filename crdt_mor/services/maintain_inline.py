@@ -54,7 +54,7 @@ def _refresh(session: Session, format: str) -> None:
         cause = _tell_failure(session, "mirror", error)
         _warn(
             f"the commit is complete, but the {format} mirror shows an older version: the next commit or maintain() "
-            f"refreshes it, or call table.mirror({format!r}). cause={cause}"
+            f"refreshes it. cause={cause}"
         )
 
 
