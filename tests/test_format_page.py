@@ -19,7 +19,7 @@ from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
-from crdt_mor.log.segments import FILE_IDS_MAX, SCHEMA_MAX
+from crdt_mor.log.segments import FILE_IDS_MAX, SCHEMA_MAX, TOKENS_MAX
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
@@ -50,6 +50,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
+from crdt_mor.model.tokens import Tokens, encode_tokens, stored_tokens
 from crdt_mor.planners import compaction
 from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.erasure import Erasure
@@ -71,7 +72,7 @@ VALUE = Timeline(
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
     segments=(Segment("name", 0, T, T, 1, None, 2),),
-    tokens=(Token("application", 1, T, T, 1),),
+    tokens=Tokens((Token("application", 1, T, T, 1),)),
     properties=(("name", "value"),),
     retention=Retention(T, T, ((("day=mon", "x"), T),), T, 1),
     archive=Archive(T, T, 1, 1, 1, ("file",)),
@@ -148,6 +149,17 @@ def test_a_schema_of_many_columns_is_as_the_page_says() -> None:
     assert '`{"format": …, "schema": "…"}`' in page
     stored = json.loads(replace(VALUE, schema_object="name").encode())
     assert (stored["schema"], stored["schema_object"]) == ("", "name")
+
+
+def test_tokens_of_many_applications_are_as_the_page_says() -> None:
+    assert f"more than {TOKENS_MAX} tokens" in sentences("Tokens of many applications")
+    assert f"keeps {TOKENS_MAX // 2}" in sentences("Tokens of many applications")
+    older = stored_tokens("<name>", VALUE.tokens)
+    assert json.loads(encode_tokens(older)) == {"format": FORMAT, "tokens": encoded()["tokens"]}
+    assert '`{"format": …, "tokens": [...]}`' in section("Tokens of many applications")
+    stored = json.loads(replace(VALUE, tokens=Tokens((), older)).encode())["tokens"]
+    assert stored == {"recent": [], "object": "<name>"}
+    assert '`{"recent": [...], "object": "<name>"}`' in sentences("`tokens`")
 
 
 def test_the_token_of_a_commit_is_as_the_page_says() -> None:

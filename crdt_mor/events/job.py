@@ -51,7 +51,7 @@ def join(
             raise expired_or_unknown(pending.requested if pending else None, tail, planned)
         return WriteOutcome(completion, tail, repeated=True)
     if ticket is not None:
-        return _with_file_ids(ticket, tail)
+        return _with_parts(ticket, tail)
     value = yield from value_of(pending, tail)
     if value is not None:
         whole = replace(value, schema_object=None)  # the begin's object may be deleted before the job ends
@@ -60,17 +60,18 @@ def join(
     if ticket is None:  # the first process died, and the version of the begin is deleted
         yield from give_up(publisher, tail, pending.requested, None, others=True)
         raise expired_error(pending.requested)
-    return _with_file_ids(ticket, tail)
+    return _with_parts(ticket, tail)
 
 
-def _with_file_ids(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[ValueOf, Pending]:
-    """Return a ticket with the newest file ids, if its own are unread and perhaps deleted.
+def _with_parts(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[ValueOf, Pending]:
+    """Return a ticket with the newest file ids and tokens, if its own are unread and perhaps deleted.
 
     The job's end checks them again and stages moved files anew.
     """
     value, begun = ticket
-    read = replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value
-    return ValueOf(read), begun
+    file_ids = tail.file_ids if isinstance(value.file_ids, Unread) else value.file_ids
+    tokens = tail.tokens if value.tokens.is_unread else value.tokens
+    return ValueOf(replace(value, file_ids=file_ids, tokens=tokens)), begun
 
 
 def _begin_once(

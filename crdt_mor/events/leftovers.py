@@ -1,4 +1,4 @@
-"""Delete unneeded segments, plans and notes in the timeline's folders. File ids of buckets are treated like segments.
+"""Delete unneeded segments, plans and notes in the timeline's folders. Stored parts are treated like segments.
 
     oldest existing version ──── versions in between ──── the tail
 

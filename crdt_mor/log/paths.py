@@ -54,7 +54,7 @@ _EVENT = ".json"
 
 _NONCE, _TIME, _VERSION_20 = "[0-9a-f]{32}", "[0-9]{17}", "[0-9]{20}"
 _JOB = f"{_NONCE}(-{_TIME})?"
-_PART = "((live|past|history|wide|file-ids)(-[0-9]+)?|schema-[0-9a-f]{16})"
+_PART = "((live|past|history|wide|file-ids|tokens)(-[0-9]+)?|schema-[0-9a-f]{16})"
 _OWN_NAMES = {
     folder: re.compile(name)
     for folder, name in (

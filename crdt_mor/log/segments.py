@@ -4,8 +4,8 @@
     a wide commit            ──────────► a segment of its own, in the same event
     a completed clean        ──────────► unneeded completions are dropped, mostly stale segments packed again
 
-Many file ids of buckets (`model.file_ids`) and a schema of many columns also move to an object, in the event that
-changes them.
+Many file ids of buckets (`model.file_ids`), a schema of many columns and the tokens of many applications
+(`model.tokens`) also move to an object, in the event that changes them.
 
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so all processes
 put the same objects. Segments of a single event bear the attempt's name, and the loser of a race deletes them
@@ -33,10 +33,14 @@ from crdt_mor.model.timeline_json import (
     encode_segment,
 )
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
+from crdt_mor.model.tokens import Tokens, decode_tokens, encode_tokens, stored_tokens
 from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, SupersededTimes, in_chunks, repack
 
 FILE_IDS_MAX = 256
 """File ids in a version itself, at fifty bytes each."""
+
+TOKENS_MAX = 128
+"""Tokens in a version itself, at seventy bytes each."""
 
 SCHEMA_MAX = 1_024
 """Characters of a schema in a version itself: about forty columns. A shorter one is not worth an object."""
@@ -61,6 +65,7 @@ def seal(tail: Timeline, value: Timeline, contents: Contents, own: list[str]) ->
     """
     value = yield from _with_stored_ids(tail, value, own)
     value = yield from _with_stored_schema(SegmentName(tail.version, value.nonce, 0, "schema", own), value)
+    value = yield from _with_stored_tokens(SegmentName(tail.version, value.nonce, 0, "tokens", own), value)
     due = _Due.of(tail, value)
     if not (due.many or due.wide or due.cleaned):
         return value
@@ -164,11 +169,11 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
     return tuple(found)
 
 
-# --- file ids and schemas ---------------------------------------------------------------------------------------------
+# --- file ids, schemas and tokens -------------------------------------------------------------------------------------
 
 
 def with_objects(value: Timeline, known_tail: Timeline | None = None) -> Steps[Timeline]:
-    """Read a value's schema and file ids, unless the value or `known_tail` contains them.
+    """Read a value's schema, file ids and older tokens, unless the value or `known_tail` contains them.
 
     Raises `SegmentGoneError` if they are missing.
     """
@@ -177,6 +182,8 @@ def with_objects(value: Timeline, known_tail: Timeline | None = None) -> Steps[T
             value = replace(value, schema=known_tail.schema)
         elif known_tail is not None and name == known_tail.file_ids.stored:
             value = replace(value, file_ids=known_tail.file_ids)
+        elif known_tail is not None and name == value.tokens.object == known_tail.tokens.object:
+            value = replace(value, tokens=replace(value.tokens, stored=known_tail.tokens.stored))
         else:
             value = holding(value, name, (yield from _read(segment_path(name))))
     return value
@@ -186,12 +193,15 @@ def unread(value: Timeline) -> list[str]:
     """Return the names of the objects with parts that a decoded value lacks."""
     schema = None if value.schema else value.schema_object
     file_ids = value.file_ids.stored if isinstance(value.file_ids, Unread) else None
-    return [name for name in (schema, file_ids) if name is not None]
+    tokens = value.tokens.object if value.tokens.is_unread else None
+    return [name for name in (schema, file_ids, tokens) if name is not None]
 
 
 def holding(value: Timeline, name: str, data: bytes) -> Timeline:
     """Return a decoded value with the part in an object's bytes."""
     path = segment_path(name)
+    if name == value.tokens.object:
+        return replace(value, tokens=replace(value.tokens, stored=decode_tokens(name, data, path)))
     if name != value.schema_object:
         return replace(value, file_ids=replace(decode_file_ids(data, path), stored=name))
     schema = decode_schema(data, path)
@@ -218,6 +228,17 @@ def _with_stored_schema(attempt: SegmentName, value: Timeline) -> Steps[Timeline
     attempt.own.append(segment_path(name))
     yield from put_surely(Put(segment_path(name), encode_schema(value.schema)))
     return replace(value, schema_object=name)
+
+
+def _with_stored_tokens(attempt: SegmentName, value: Timeline) -> Steps[Timeline]:
+    if len(value.tokens.recent) <= TOKENS_MAX:
+        return value
+    older, recent = value.tokens.parted(TOKENS_MAX // 2)
+    stored = stored_tokens(attempt.of(0), older)
+    assert attempt.own is not None
+    attempt.own.append(segment_path(stored.name))
+    yield from put_surely(Put(segment_path(stored.name), encode_tokens(stored)))
+    return replace(value, tokens=Tokens(recent, stored))
 
 
 def _digest(schema: str) -> str:

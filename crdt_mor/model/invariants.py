@@ -20,7 +20,8 @@ from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Decided, is_open, still_kept
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, replaced_by
+from crdt_mor.model.timeline_parts import Completion, Token, replaced_by
+from crdt_mor.model.tokens import Tokens
 
 Invariant = Callable[[Timeline, Timeline], bool]
 
@@ -270,20 +271,30 @@ def tokens_grow(previous: Timeline, following: Timeline) -> bool:
     older than `tokens_since`, which moves forward up to the clock.
     """
     if following.is_restore_of(previous):
-        before = {t.application: t.number for t in previous.tokens}
-        return all(t.number <= before.get(t.application, -1) for t in following.tokens)
+        numbers = {t.application: t.number for t in previous.tokens}
+        return all(t.number <= numbers.get(t.application, -1) for t in following.tokens)
     since = following.tokens_since
     if not previous.tokens_since <= since <= following.clock:
         return False
     if since > previous.tokens_since and any(t.completed < since for t in following.tokens):
         return False
-    after = {t.application: t for t in following.tokens}
-    return len(after) == len(following.tokens) and all(
+    before, now_last = _compared_tokens(previous.tokens, following.tokens)
+    after = {t.application: t for t in now_last}
+    return len(after) == len(now_last) and all(
         (now := after.get(last.application)) == last
         or (now is not None and now.number > last.number and now.version == following.version)
         or (now is None and last.completed < since and since > previous.tokens_since)
-        for last in previous.tokens
+        for last in before
     )
+
+
+def _compared_tokens(before: Tokens, after: Tokens) -> tuple[list[Token], list[Token]]:
+    """Return the tokens that may differ."""
+    if before.stored != after.stored:
+        return list(before), list(after)
+    known = {token.application for token in before.recent}
+    back = (before.find(token.application) for token in after.recent if token.application not in known)
+    return [*before.recent, *(token for token in back if token is not None)], list(after.recent)
 
 
 def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
@@ -466,6 +477,7 @@ SEALING_INVARIANTS: tuple[Invariant, ...] = (
     invariants_sealing.completions_are_carried_or_sealed,
     invariants_sealing.segments_never_change,
     invariants_sealing.only_what_may_go_is_dropped,
+    invariants_sealing.tokens_are_carried_or_stored,
 )
 """Of an event's value before and after sealing."""
 

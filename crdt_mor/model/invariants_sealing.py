@@ -1,4 +1,4 @@
-"""Invariants of sealing, which moves completions from a value to segments."""
+"""Invariants of sealing, which moves completions from a value to segments, and tokens to an object."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from crdt_mor.model.timeline import Timeline
 
 
 def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
-    """Sealing changes only completions, segments and the marks of dropped commits."""
+    """Sealing changes only completions, segments, tokens and the marks of dropped commits."""
     if event is sealed:
         return True
     dropped = replace(event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count)
-    moved = replace(sealed, completions=event.completions, segments=event.segments)
+    moved = replace(sealed, completions=event.completions, segments=event.segments, tokens=event.tokens)
     return moved == replace(event, retention=dropped)
 
 
@@ -49,3 +49,8 @@ def only_what_may_go_is_dropped(event: Timeline, sealed: Timeline) -> bool:
     """Sealing drops only completions up to the time that the event allows."""
     old, new = event.retention, sealed.retention
     return new.dropped <= old.dropped and (old.dropped_count == new.dropped_count or new.dropped > EPOCH)
+
+
+def tokens_are_carried_or_stored(event: Timeline, sealed: Timeline) -> bool:
+    """Sealing loses no token."""
+    return event.tokens == sealed.tokens or set(event.tokens) == set(sealed.tokens)

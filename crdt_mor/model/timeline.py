@@ -46,10 +46,10 @@ from crdt_mor.model.timeline_parts import (
     Retention,
     RolledBack,
     Segment,
-    Token,
     with_replaced,
 )
 from crdt_mor.model.timeline_value import Value
+from crdt_mor.model.tokens import Tokens
 
 COMPLETIONS_MAX = 16
 """Completions in a value. Above it, older ones are sealed into a segment."""
@@ -156,19 +156,9 @@ class Timeline(Value):
             completion.completed,
             pending=pending,
             completions=(*self.completions, completion),
-            tokens=self.tokens_after(completion),
+            tokens=self.tokens.after(completion),
             **changes,
         )
-
-    def tokens_after(self, completion: Completion) -> tuple[Token, ...]:
-        tokens = self.tokens
-        for application, number in completion.tokens:
-            last = next((t for t in tokens if t.application == application), None)
-            assert last is None or last.number < number, "a token's numbers grow"
-            others = tuple(t for t in tokens if t is not last)
-            newest = Token(application, number, completion.requested, completion.completed, completion.version)
-            tokens = (*others, newest)
-        return tokens
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """Roll back a write for good. Remove its files only once this version is known to stand."""
@@ -303,7 +293,7 @@ class Timeline(Value):
 
     def forget_tokens(self, nonce: str, wall_ms: int, since: InstantTime) -> Timeline:
         """Forget applications without a commit since this time."""
-        tokens = tuple(t for t in self.tokens if t.completed >= since)
+        tokens = Tokens(tuple(t for t in self.tokens if t.completed >= since))
         return self.following(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
     def adopt(

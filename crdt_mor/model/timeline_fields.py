@@ -35,10 +35,10 @@ from crdt_mor.model.timeline_json import (
     rolled_back_of,
     segment_json,
     segment_of,
-    token_json,
     tokens_noted_in,
 )
-from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, NOTHING_ARCHIVED, Archive, Retention, Token
+from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, NOTHING_ARCHIVED, Archive, Retention
+from crdt_mor.model.tokens import tokens_in, tokens_json
 
 _REQUIRED: Final = object()
 
@@ -118,7 +118,7 @@ FIELDS: Final = (
     _records("segments", segment_json, lambda entry, _: segment_of(*entry), are_checked=True),
     _Field("foreign_group"),
     _Field("added", decode=lambda names, _: tuple(names), absent=(), always=True),
-    _records("tokens", token_json, lambda entry, _: Token(*entry)),
+    _Field("tokens", tokens_json, lambda entry, _: tokens_in(entry)),
     _Field("properties", dict, lambda entry, _: decoded(entry), absent=()),
     _Field(
         "retention", retention_json, lambda entry, _: retention_of(entry), EVERYTHING_KEPT,

@@ -33,6 +33,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
+from crdt_mor.model.tokens import NO_TOKENS, Tokens
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Value:
     rolled_back: tuple[RolledBack, ...] = ()
     completions: tuple[Completion, ...] = ()
     segments: tuple[Segment, ...] = ()
-    tokens: tuple[Token, ...] = ()
+    tokens: Tokens = NO_TOKENS
     foreign_group: str | None = None
     """A file id of Hudi's outside the bucket index, or a second group of a bucket. The table must not be written."""
     table_id: str | None = None
@@ -130,7 +131,7 @@ class Value:
 
     @property
     def objects(self) -> set[str]:
-        stored = {self.file_ids.stored, self.schema_object} - {None}
+        stored = {self.file_ids.stored, self.schema_object, self.tokens.object}
         return {segment.name for segment in self.segments} | {name for name in stored if name is not None}
 
     def find_pending(self, requested: InstantTime) -> Pending | None:
@@ -159,7 +160,7 @@ class Value:
         return next((s for s in self.savepoints if s.name == name), None)
 
     def find_token(self, application: str) -> Token | None:
-        return next((t for t in self.tokens if t.application == application), None)
+        return self.tokens.find(application)
 
     def may_take(self, post: PostName) -> bool:
         """Return True if the next version may take or void the post."""

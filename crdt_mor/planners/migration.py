@@ -12,6 +12,7 @@ from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
+from crdt_mor.model.tokens import Tokens
 from crdt_mor.planners.restore import UNKNOWN
 
 
@@ -44,6 +45,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
     version = value.version + 1
     completion = Completion(requested, clock, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
     others = {t.application for t in source.tokens}
+    arrived = (replace(t, requested=_noted_at(t, requested), completed=clock, version=version) for t in source.tokens)
     stable = min([clock, *(p.requested for p in value.pending)])  # a migrating process may have stalled
     return value.following(
         nonce,
@@ -54,11 +56,8 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
         rules=source.rules,
         alterations=_named_as_in(source, value, clock),
         retention=replace(value.retention, since=clock, stable_since=max(value.retention.stable_since, stable)),
-        tokens_noted=clock if source.tokens else value.tokens_noted,
-        tokens=(
-            *(t for t in value.tokens if t.application not in others),
-            *(replace(t, requested=_noted_at(t, requested), completed=clock, version=version) for t in source.tokens),
-        ),
+        tokens_noted=clock if others else value.tokens_noted,
+        tokens=Tokens((*(t for t in value.tokens if t.application not in others), *arrived)),
     )
 
 

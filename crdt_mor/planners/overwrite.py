@@ -109,7 +109,7 @@ def overwritten(
         plans=tuple(p for p in value.plans if p not in cancelled),
         rolled_back=(*value.rolled_back, *(RolledBack(p.barrier, p.nonce, version, p.action) for p in cancelled)),
         completions=(*value.completions, end_of_write, overwrite),
-        tokens=value.tokens_after(overwrite),
+        tokens=value.tokens.after(overwrite),
         overwrites=(*older, Overwrite(barrier, staged.scope)),
     )
 

@@ -33,6 +33,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decoding_plan, require_types
 from crdt_mor.model.timeline_parts import Completion, RolledBack, Segment, Token
+from crdt_mor.model.tokens import Tokens
 from crdt_mor.planners.archive import newest_bases
 
 RESTORE: Final = "restore"
@@ -325,7 +326,7 @@ def restored(
         rolled_back=(*value.rolled_back, *given_up),
         completions=(*(c for c in value.completions if not is_dropped(c, plan.to)), *fresh),
         segments=tuple(segments),
-        tokens=tuple(_tokens(value, kept, restore)),
+        tokens=Tokens(tuple(_tokens(value, kept, restore))),
         restores=(*value.restores, restore),
         rules=after_restore(value.rules, nonce),
     )

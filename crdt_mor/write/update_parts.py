@@ -23,6 +23,7 @@ from crdt_mor.log.paths import STAGED
 from crdt_mor.model.authors import Info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.tokens import NO_TOKENS
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write import job as distributed
@@ -106,7 +107,7 @@ def columns_of(view: Snapshot) -> Timeline:
         rolled_back=(),
         completions=(),
         segments=(),
-        tokens=(),
+        tokens=NO_TOKENS,
         overwrites=(),
         posts=(),
     )

@@ -46,6 +46,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
+from crdt_mor.model.tokens import NO_TOKENS, Tokens, stored_tokens
 from tests.model.scene import PUBLISHER, Scene
 
 
@@ -75,7 +76,7 @@ BEFORE = Timeline(
     rolled_back=(RolledBack(at(40), "n4", 5),),
     completions=(commit(50, 60, 6), commit(70, 80, 8)),
     segments=(Segment("a", 0, at(2), at(4), 3),),
-    tokens=(Token("app", 7, at(70), at(80), 8),),
+    tokens=Tokens((Token("app", 7, at(70), at(80), 8),)),
     foreign_group="theirs",
     table_id="t",
     added=("n",),
@@ -97,7 +98,7 @@ AFTER = replace(
     clock=at(100),
     pending=(BEFORE.pending[0],),
     completions=(*BEFORE.completions, commit(20, 100, 10)),
-    tokens=(Token("app", 8, at(20), at(100), 10),),
+    tokens=Tokens((Token("app", 8, at(20), at(100), 10),)),
 )
 """What follows it when the second pending write completes, with a token."""
 
@@ -115,7 +116,7 @@ RESTORED = replace(
         RolledBack(at(31), "n3", 10, COMPACTION),
     ),
     completions=(BEFORE.completions[0], Completion(at(92), at(100), 10, "r", "restore", "RESTORE")),
-    tokens=(),
+    tokens=NO_TOKENS,
     restores=(RESTORE,),
 )
 """What follows it when the table is restored to what it showed before its last commit."""
@@ -197,7 +198,7 @@ BROKEN: dict[Invariant, Timeline] = {
         AFTER, completions=(*DONE, replace(NEW, version=9))
     ),
     invariants.an_event_only_adds_completions: replace(AFTER, completions=(DONE[1], NEW)),
-    invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
+    invariants.tokens_grow: replace(AFTER, tokens=Tokens((Token("app", 6, at(20), at(100), 10),))),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
     invariants_history.a_field_keeps_its_id: replace(AFTER, schema='[["id","string",0,[2]]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
@@ -256,15 +257,15 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
         replace(AFTER, retention=replace(BEFORE.retention, dropped=at(7))),
     ),
     (invariants_history.history_is_only_given_up, replace(AFTER, retention=replace(BEFORE.retention, dropped_count=1))),
-    (invariants.tokens_grow, replace(AFTER, tokens=())),
-    (invariants.tokens_grow, replace(AFTER, tokens=(Token("app", 8, at(20), at(100), 9),))),
+    (invariants.tokens_grow, replace(AFTER, tokens=NO_TOKENS)),
+    (invariants.tokens_grow, replace(AFTER, tokens=Tokens((Token("app", 8, at(20), at(100), 9),)))),
     (invariants.tokens_grow, replace(AFTER, tokens_since=at(4))),
     (
         invariants.what_is_pending_is_only_handed_over,
         replace(AFTER, pending=(replace(BEFORE.pending[0], declared=Declared(())),)),
     ),
     (invariants.tokens_grow, replace(AFTER, tokens_since=at(101))),
-    (invariants.tokens_grow, replace(AFTER, tokens=(), tokens_since=at(80))),
+    (invariants.tokens_grow, replace(AFTER, tokens=NO_TOKENS, tokens_since=at(80))),
     (invariants.tokens_grow, replace(AFTER, tokens=BEFORE.tokens, tokens_since=at(82))),
     (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
     (invariants.tokens_grow, replace(RESTORED, tokens=AFTER.tokens)),
@@ -385,6 +386,11 @@ BROKEN_SEALING: list[tuple[Invariant, Timeline]] = [
         invariants_sealing.only_what_may_go_is_dropped,
         replace(DROPPABLE, segments=(), retention=replace(DROPPABLE.retention, dropped=at(7), dropped_count=3)),
     ),
+    (invariants_sealing.tokens_are_carried_or_stored, replace(DROPPABLE, tokens=NO_TOKENS)),
+    (
+        invariants_sealing.tokens_are_carried_or_stored,
+        replace(DROPPABLE, tokens=Tokens((), stored_tokens("name", [Token("app", 7, at(20), at(100), 10)]))),
+    ),
 ]
 
 
@@ -392,12 +398,13 @@ BROKEN_SEALING: list[tuple[Invariant, Timeline]] = [
     "sealed",
     [
         DROPPABLE,
+        replace(DROPPABLE, tokens=Tokens((), stored_tokens("name", DROPPABLE.tokens))),
         replace(DROPPABLE, completions=(NEW,), segments=(OLD, SEALED)),
         replace(DROPPABLE, completions=(NEW,), segments=(Segment("c", 1, at(2), at(80), 5),)),
         replace(DROPPABLE, completions=DONE, segments=(OLD, Segment("w", 0, at(100), at(100), 1))),
         replace(DROPPABLE, segments=(), retention=replace(DROPPABLE.retention, dropped=at(4), dropped_count=3)),
     ],
-    ids=["nothing", "seal", "roll-up", "wide", "drop"],
+    ids=["nothing", "tokens", "seal", "roll-up", "wide", "drop"],
 )
 def test_what_sealing_may_do_breaks_none(sealed: Timeline) -> None:
     require_sealed(DROPPABLE, sealed)

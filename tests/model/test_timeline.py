@@ -72,6 +72,7 @@ from crdt_mor.model.timeline_parts import (
     bytes_of,
     superseded_at,
 )
+from crdt_mor.model.tokens import Tokens
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.planners.overwrite import StagedOverwrite, overwritten
 from crdt_mor.planners.restore import RestorePlan, restored, save, unsave
@@ -213,7 +214,7 @@ EVERYTHING = Timeline(
         Segment("s-0-live", 1, from_ms(1), from_ms(3), 2),
         Segment("s-0-past", 1, from_ms(5), from_ms(7), 4, from_ms(9)),
     ),
-    tokens=(Token("app", 7, from_ms(1_700_000_000_140), from_ms(1_700_000_000_150), 9),),
+    tokens=Tokens((Token("app", 7, from_ms(1_700_000_000_140), from_ms(1_700_000_000_150), 9),)),
     foreign_group="f",
     table_id="t",
     added=("n",),
@@ -328,7 +329,7 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
             ),
         ),
         segments=(Segment("00000000000000000016-n0-0-live", 0, requested, requested, 1),),
-        tokens=(Token("app", 7, requested, InstantTime("20231114221320010"), 2),),
+        tokens=Tokens((Token("app", 7, requested, InstantTime("20231114221320010"), 2),)),
         foreign_group="abc-0",
         table_id=None,
         tokens_noted=InstantTime("20231114221320050"),

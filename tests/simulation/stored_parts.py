@@ -16,6 +16,7 @@ from crdt_mor.log.steps import Put, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.file_ids import FIXED
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.tokens import NO_TOKENS
 from tests.simulation.actors import Run, clock_mover
 from tests.simulation.local_states import Actor
 from tests.simulation.small_store import LOG, decoded
@@ -90,7 +91,7 @@ def a_sweep_asks_the_newest_version_alone(patch: pytest.MonkeyPatch) -> None:
 
     def careless() -> Steps[Timeline | None]:
         found = yield from oldest()
-        return replace(found, schema_object=None, file_ids=FIXED) if found is not None else None
+        return replace(found, schema_object=None, file_ids=FIXED, tokens=NO_TOKENS) if found is not None else None
 
     patch.setattr(leftovers, "_oldest_version", careless)
 

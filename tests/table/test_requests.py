@@ -309,6 +309,19 @@ def test_file_ids_in_an_object_of_their_own_take_an_opening_one_request_and_no_r
     assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
 
 
+def test_tokens_in_an_object_of_their_own_take_an_opening_one_request_and_no_round_trip() -> None:
+    made = filled(1, 100)
+    with made.counting():
+        before = made.count(lambda: opened(made).version)
+        with patch.object(segments, "TOKENS_MAX", 0):
+            opened(made).upsert(frame(1), token=("app", 1))
+        after = made.count(lambda: opened(made).version)
+        table = opened(made)
+        assert table.version > 0
+    assert session_of(table).known_tail().tokens.object is not None
+    assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
+
+
 def test_a_schema_in_an_object_of_its_own_takes_an_opening_one_request_and_no_round_trip() -> None:
     made = filled(1, 100)
     with made.counting():
