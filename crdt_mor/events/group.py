@@ -6,12 +6,6 @@
     void      before an owner raises an error, an event makes sure that its post is never taken
 
 Each owner may publish at any time, and does so after some looks, as the others may be dead. See docs/design/groups.md.
-
-*Why no write is committed twice, or after its owner was told that it failed.* A post is open for a few versions after
-its own. For as long, the value lists the taken and voided posts, and a publisher judges by the value it derives from.
-
-*Why an owner believes what it finds.* A genuine value or its history lists the post as taken. Otherwise nobody can take
-the post after its window, and the owner posts again under another name.
 """
 
 from __future__ import annotations

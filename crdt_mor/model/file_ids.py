@@ -6,9 +6,6 @@
 
 Hudi's simple bucket index uses the first eight digits, and expects one live file group per bucket. A replaced file
 group hides later writes for ever, so its id is never reused.
-
-The ids follow from the set of commits, so all processes agree. They change only with adopted commits of Hudi and
-restores.
 """
 
 from __future__ import annotations
