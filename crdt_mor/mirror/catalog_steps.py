@@ -1,4 +1,4 @@
-"""The commit that makes a catalog's entry show the newest metadata of a mirror, as a pure function of both.
+"""The commit that makes a catalog's entry show a mirror's newest metadata.
 
 Entry and mirror may number schemas differently. Manifests name partition specs by number, so these must agree.
 """
@@ -38,7 +38,7 @@ def number_of(metadata: TableMetadata) -> int:
     return int(metadata.properties.get(NUMBER, "0"))
 
 
-def updates(entry: TableMetadata, ours: TableMetadata) -> Updates:
+def updates(entry: TableMetadata, ours: TableMetadata, *, keeps_history: bool = True) -> Updates:
     """Return the updates that the entry lacks; none if it shows this metadata or a later one."""
     if number_of(entry) > number_of(ours):
         return ()
@@ -49,7 +49,9 @@ def updates(entry: TableMetadata, ours: TableMetadata) -> Updates:
         *schemas,
         *_specs(entry, ours),
         *_snapshots(entry, ours, added, ids),
+        *(_removed(entry, ours) if keeps_history else ()),
         *_properties(entry, ours),
+        *_location(entry, ours),
     )
 
 
@@ -161,10 +163,17 @@ def _snapshots(
     current = ours.current_snapshot_id
     if current is not None and current != entry.current_snapshot_id:
         made.append(steps.SetSnapshotRefUpdate(ref_name=MAIN, type="branch", snapshot_id=current))
-    kept = {one.snapshot_id for one in ours.snapshots}
-    if gone := [one.snapshot_id for one in entry.snapshots if one.snapshot_id not in kept]:
-        made.append(steps.RemoveSnapshotsUpdate(snapshot_ids=gone))
     return tuple(made)
+
+
+def _removed(entry: TableMetadata, ours: TableMetadata) -> Updates:
+    kept = {one.snapshot_id for one in ours.snapshots}
+    gone = [one.snapshot_id for one in entry.snapshots if one.snapshot_id not in kept]
+    return (_steps().RemoveSnapshotsUpdate(snapshot_ids=gone),) if gone else ()
+
+
+def _location(entry: TableMetadata, ours: TableMetadata) -> Updates:
+    return (_steps().SetLocationUpdate(location=ours.location),) if entry.location != ours.location else ()
 
 
 def _properties(entry: TableMetadata, ours: TableMetadata) -> Updates:

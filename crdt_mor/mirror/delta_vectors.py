@@ -1,7 +1,6 @@
 """Deletion vectors of Delta: positions of dead rows in a file.
 
-One file contains the vectors of one commit, in a folder whose name has letters alone: Trino refuses vectors inside
-the log, and other folders.
+One file contains the vectors of a commit. Trino refuses inline ones, and folders not named with letters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delete files of mirrors that no kept version of any mirror names: of processes that died, and of expired versions.
+"""Delete files of mirrors that no kept version names.
 
 A file younger than a day stays, since a refresh may be about to name it. A longer refresh looks for its files before it
 commits (`refresh.py`). Delta's checkpoints delete old versions of its log (`delta_upkeep.py`).
@@ -25,7 +25,7 @@ _OURS: Final = re.compile(
     r"|crdtmor/deletion_vector_[0-9a-f-]{36}\.bin"
     r"|metadata/(?:([0-9]+)-[0-9a-f]{32}-m[0-9]+|snap-[0-9]+-[0-9a-f]{32})\.avro"
 )
-"""Rows, position deletes, vectors, manifests and their lists; some with the table's version. Others are a catalog's."""
+"""Some names have the table's version. Other files are a catalog's."""
 
 
 def files_needed(root: str) -> Steps[frozenset[str]]:

@@ -1,15 +1,18 @@
 """Entries of Iceberg catalogs that show a table's mirror, and the doors of entries of the Hudi table.
 
 The entry is loaded before the mirror is refreshed, and changed only if it is as loaded (docs/design/catalogs.md).
+Trino deletes the folder of an entry that it drops, except in REST catalogs. So entries elsewhere have their own.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
+from crdt_mor.log.steps import Put, put_surely
 from crdt_mor.mirror.catalog_steps import NUMBER, ROW_IDS, VERSION, number_of, requirements, updates
 from crdt_mor.services.catalog_calls import GLUE, answers, catalog_of
 from crdt_mor.services.hudi_entries import Action, hudi_entry_lags, located_hudi, register_hudi
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("iceberg", "hudi")
 _METADATA: Final = "/metadata/"
+_OWN: Final = "metadata/entry"
+_IS_NESSIE: Final = "nessie.is-nessie-catalog"
+"""Nessie refuses to remove snapshots: an entry shows the newest alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ def register(session: Session, catalog: Catalog, name: str, format: str) -> Regi
         entry = _loaded(catalog, identifier)
         uri = mirror(session, "iceberg").uri
         with answers(catalog.name):
-            done = _pointed(catalog, identifier, entry, uri)
+            done = _pointed(session, catalog, identifier, entry, uri)
         if done is not None:
             return done
 
@@ -82,7 +88,7 @@ def located(catalog: Catalog, name: str) -> str:
             f"the catalog's table is no mirror of crdt_mor: open it with pyiceberg. name={name!r} "
             f"location={entry.location()}"
         )
-    return str(entry.location())
+    return str(entry.location()).rstrip("/").removesuffix(f"/{_OWN}")
 
 
 def located_in_glue(uri: str) -> str:
@@ -124,13 +130,15 @@ def _loaded(catalog: Catalog, identifier: tuple[str, ...]) -> Entry | None:
             return None
 
 
-def _pointed(catalog: Catalog, identifier: tuple[str, ...], entry: Entry | None, uri: str) -> Registered | None:
+def _pointed(
+    session: Session, catalog: Catalog, identifier: tuple[str, ...], entry: Entry | None, uri: str
+) -> Registered | None:
     """Make the entry show a metadata file; None if another process changed the entry first."""
     if entry is None:
-        new = _registered(catalog, identifier, uri)
+        new = _registered(session, catalog, identifier, uri)
         return None if new is None else _told(new, "registered")
-    ours = _metadata_at(entry, uri)
-    missing = updates(entry.metadata, ours)
+    ours = _metadata_at(entry, uri, _location(catalog, uri))
+    missing = updates(entry.metadata, ours, keeps_history=_IS_NESSIE not in catalog.properties)
     if not missing:
         return _told(entry, "unchanged")
     try:
@@ -145,7 +153,26 @@ def _pointed(catalog: Catalog, identifier: tuple[str, ...], entry: Entry | None,
     return _told(catalog.load_table(identifier), "moved") if is_first else None
 
 
-def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:
+def _location(catalog: Catalog, uri: str) -> str:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    root = uri.rpartition(_METADATA)[0]
+    return root if isinstance(catalog, RestCatalog) else f"{root}/{_OWN}"
+
+
+def _entry_file(session: Session, uri: str, location: str) -> str | None:
+    """Put the mirror's metadata with another location, and return its address; None if it has expired."""
+    root, _, name = uri.rpartition(_METADATA)
+    data = session.store.read(f"metadata/{name}")
+    if data is None:
+        return None
+    path = f"{location}/metadata/00000-{session.environment.nonce()}.metadata.json"
+    content = json.dumps({**json.loads(data), "location": location}).encode()
+    session.run(put_surely(Put(path.removeprefix(f"{root}/"), content)))
+    return path
+
+
+def _registered(session: Session, catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:
     """Return the new entry; None if another process was first."""
     from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 
@@ -153,19 +180,23 @@ def _registered(catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entr
         catalog.load_namespace_properties(identifier[:-1])
     except NoSuchNamespaceError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
+    location = _location(catalog, uri)
+    file = _entry_file(session, uri, location) if location.endswith(_OWN) else uri
+    if file is None:
+        return None
     try:
-        return catalog.register_table(identifier, uri)
+        return catalog.register_table(identifier, file)
     except TableAlreadyExistsError:
         catalog.load_table(identifier)  # raises if the name belongs to a view, for example
         return None
 
 
-def _metadata_at(entry: Entry, uri: str) -> Any:
+def _metadata_at(entry: Entry, uri: str, location: str) -> Any:
     """Read the mirror's metadata through the catalog; refuse an entry of another table."""
     from pyiceberg.serializers import FromInputFile
 
     root = uri.rpartition(_METADATA)[0]
-    if entry.location().rstrip("/") != root:
+    if entry.location().rstrip("/").removesuffix(f"/{_OWN}") != root:
         raise _another(entry, root)
     ours = FromInputFile.table_metadata(entry.io.new_input(uri))
     if entry.metadata.table_uuid != ours.table_uuid:
@@ -176,7 +207,7 @@ def _metadata_at(entry: Entry, uri: str) -> Any:
             f"without its files, then register again. name={_name(entry)!r} entry={number_of(entry.metadata)} "
             f"mirror={number_of(ours)}"
         )
-    return ours
+    return ours.model_copy(update={"location": location})
 
 
 def _another(entry: Entry, root: str) -> InvalidInputError:

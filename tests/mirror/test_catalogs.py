@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,6 +113,26 @@ def test_drop_through_a_catalog_keeps_all_rows(catalog: Any, table: Table) -> No
     assert scanned(Table(table.uri)) == before
     assert table.maintenance.register(catalog, NAME).action == "registered"
     assert shown(catalog) == before
+
+
+def test_entry_outside_rest_has_a_folder_of_its_own(catalog: Any, table: Table) -> None:
+    """Trino's `DROP TABLE` deletes the entry's folder: without its own, it deletes the table."""
+    before = scanned(table)
+    table.maintenance.register(catalog, NAME)
+    location = catalog.load_table(NAME).location()
+    assert location.endswith("/metadata/entry")
+    catalog.drop_table(NAME)
+    shutil.rmtree(location.removeprefix("file://"))
+    assert scanned(Table(table.uri)) == before
+    assert table.maintenance.register(catalog, NAME).action == "registered"
+    assert shown(catalog) == before
+
+
+def test_entry_with_the_tables_folder_gets_its_own(catalog: Any, table: Table) -> None:
+    catalog.register_table(NAME, table.mirror("iceberg").uri)
+    assert table.maintenance.register(catalog, NAME).action == "moved"
+    assert catalog.load_table(NAME).location().endswith("/metadata/entry")
+    assert table.maintenance.register(catalog, NAME).action == "unchanged"
 
 
 def registered(uri: str, folder: str) -> str:
