@@ -1,7 +1,8 @@
 """Engines read mirrors of tables of every shape and must give the rows of `scan()`, or refuse as `known.py` lists.
 
     python -m tests.engines light            # engines that pip installs, and a REST catalog: CI runs these
-    python -m tests.engines all              # and Spark
+    python -m tests.engines all              # and Spark, Trino, Hive's metastore and Nessie
+    python -m tests.engines versions         # 50 versions of a table that three processes write meanwhile
     python -m tests.engines duckdb-delta     # some, by name
     python -m tests.engines light --long     # a table of 1,000 file slices instead of 40
     python -m tests.engines light --folder DIR [--shapes ordering,deletes]    # keeps the tables
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.engine import built
-from tests.engines.jobs import JOBS, LIGHT, Job
+from tests.engines.jobs import GROUPS, JOBS, Job
 from tests.engines.known import expected
 from tests.engines.reading import engines
 from tests.engines.servers import SERVERS
@@ -116,7 +117,8 @@ def start(name: str, folder: Path, stack: ExitStack) -> None:
     """Start a server until the end of the stack; a catalog gets an entry for every shape."""
     os.environ[f"ENGINES_{name.upper()}"] = stack.enter_context(SERVERS[name].start(folder / "servers" / name))
     if SERVERS[name].is_catalog:
-        run(python_of("light"), "tests.engines.catalogs", name, str(folder), folder=folder).check_returncode()
+        python = python_of(SERVERS[name].requirements)
+        run(python, "tests.engines.catalogs", name, str(folder), folder=folder).check_returncode()
 
 
 def all_done(jobs: Iterable[Job], folder: Path) -> list[str]:
@@ -139,13 +141,12 @@ def all_done(jobs: Iterable[Job], folder: Path) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Build the mirrors and let the engines read them; return 1 if a read differs from its known verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("engines", nargs="+", choices=["light", "all", *JOBS], metavar="ENGINE")
+    parser.add_argument("engines", nargs="+", choices=[*GROUPS, *JOBS], metavar="ENGINE")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--shapes", default="")
     asked = parser.parse_args(arguments)
-    groups = {"light": [job.name for job in LIGHT], "all": list(JOBS)}
-    names = dict.fromkeys(name for given in asked.engines for name in groups.get(given, (given,)))
+    jobs = dict.fromkeys(job for given in asked.engines for job in GROUPS.get(given) or (JOBS[given],))
     with tempfile.TemporaryDirectory(prefix="crdt-mor-engines-") as temporary:
         folder = (asked.folder or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +156,7 @@ def main(arguments: list[str]) -> int:
         if made.returncode:
             sys.stderr.write(made.stderr)
             return 1
-        problems = all_done((JOBS[name] for name in names), folder)
+        problems = all_done(jobs, folder)
     sys.stdout.write("".join(f"{each}\n" for each in problems))
     return bool(problems)
 

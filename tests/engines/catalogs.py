@@ -5,6 +5,7 @@ python -m tests.engines.catalogs CATALOG FOLDER     # registers the mirrors of e
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from functools import cache
@@ -27,7 +28,30 @@ def catalog(server: str) -> Any:
     """The catalog as pyiceberg opens it."""
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog(server, type=server, uri=address(server))
+    kind = "hive" if server == "hive" else "rest"
+    return load_catalog(server, type=kind, uri=address(server), **(of_bucket() if server == "nessie" else {}))
+
+
+def options(server: str) -> dict[str, str]:
+    """The `storage_options` of tables in a catalog: Nessie takes only those in buckets."""
+    given: dict[str, str] = json.loads(os.environ["ENGINES_S3"]) if server == "nessie" else {}
+    return given
+
+
+def of_bucket() -> dict[str, str]:
+    """The same options under pyiceberg's names."""
+    given = options("nessie")
+    return {
+        "s3.endpoint": given["aws_endpoint_url"],
+        "s3.region": given["aws_region"],
+        "s3.access-key-id": given["aws_access_key_id"],
+        "s3.secret-access-key": given["aws_secret_access_key"],
+    }
+
+
+def place(server: str, folder: Path, name: str) -> str:
+    """An address for a table of a check."""
+    return f"s3://lake/{name}/table" if server == "nessie" else str(folder / name / "table")
 
 
 def by_pyiceberg(server: str) -> Read:
@@ -51,8 +75,9 @@ def duckdb_rest(mirrored: Mirrored, where: str | None) -> pa.Table:
 
 
 CATALOGS = (
-    Engine("pyiceberg-rest", ICEBERG, "pyiceberg", by_pyiceberg("rest"), server="rest"),
-    Engine("duckdb-rest", ICEBERG, "duckdb", duckdb_rest, server="rest"),
+    Engine("pyiceberg-rest", ICEBERG, "pyiceberg", by_pyiceberg("rest")),
+    Engine("pyiceberg-hive", ICEBERG, "pyiceberg", by_pyiceberg("hive")),
+    Engine("duckdb-rest", ICEBERG, "duckdb", duckdb_rest),
 )
 
 

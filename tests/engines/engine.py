@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tests.engines.judging import Change, as_is
+
 MIRRORS = {
     "iceberg": "plain",
     "iceberg-v3": "other",
@@ -57,19 +59,13 @@ Read = Callable[[Mirrored, str | None], pa.Table]
 
 @dataclass(frozen=True)
 class Engine:
-    """A reader of mirrors: `package` names its version.
-
-    Attributes:
-        bare: ClickHouse's values (`judging.bare`).
-        server: The catalog of `catalogs.py` in which it finds tables by name.
-    """
+    """A reader of mirrors: `package` names its version; `change` makes values those that the engine can show."""
 
     name: str
     mirrors: tuple[str, ...]
     package: str
     read: Read
-    bare: bool = False
-    server: str = ""
+    change: Change = as_is
 
 
 def query(source: str, where: str | None) -> str:

@@ -1,10 +1,12 @@
-"""Each engine's work, one process per job: `reading`, `registering` or `keeping`."""
+"""Each engine's work, one process per job: `reading`, `registering`, `keeping` or `versions`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.engines.servers import SERVERS, missing
+from tests.engines.machine import missing
+from tests.engines.servers import SERVERS
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ READERS = (
      "datafusion-delta", "clickhouse-iceberg", "clickhouse-delta", "daft-iceberg", "daft-delta",
 )  # fmt: skip
 REST = ("rest",)
+HIVE = ("hive",)
+NESSIE = ("nessie",)
+TRINO = ("rest", "hive", "trino")
 
 LIGHT = (
     *(Job(name) for name in READERS),
@@ -43,9 +48,26 @@ LIGHT = (
     Job("pyiceberg-rest-keeps", "keeping", servers=REST),
     Job("duckdb-keeps", "keeping", servers=REST),
     Job("delta-rs-keeps", "keeping"),
+    Job("versions-few", "versions"),
 )
+VERSIONS = (Job("versions-light", "versions"), Job("versions-spark", "versions", requirements="heavy"))
 HEAVY = (
     Job("spark-iceberg", requirements="heavy"),
     Job("spark-delta", requirements="heavy"),
+    Job("spark-iceberg-keeps", "keeping", requirements="heavy", servers=REST),
+    Job("spark-folder-keeps", "keeping", requirements="heavy"),
+    Job("spark-delta-keeps", "keeping", requirements="heavy"),
+    Job("pyiceberg-hive", requirements="heavy", servers=HIVE),
+    Job("hive-registers", "registering", "hive", requirements="heavy", servers=HIVE),
+    Job("pyiceberg-hive-keeps", "keeping", requirements="heavy", servers=HIVE),
+    Job("nessie-registers", "registering", "nessie", requirements="heavy", servers=NESSIE),
+    Job("pyiceberg-nessie-keeps", "keeping", requirements="heavy", servers=NESSIE),
+    Job("trino-rest", requirements="heavy", servers=TRINO),
+    Job("trino-hive", requirements="heavy", servers=TRINO),
+    Job("trino-delta", requirements="heavy", servers=TRINO),
+    Job("trino-rest-keeps", "keeping", requirements="heavy", servers=TRINO),
+    Job("trino-hive-keeps", "keeping", requirements="heavy", servers=TRINO),
+    Job("trino-delta-keeps", "keeping", requirements="heavy", servers=TRINO),
 )
-JOBS = {job.name: job for job in (*LIGHT, *HEAVY)}
+JOBS = {job.name: job for job in (*LIGHT, *HEAVY, *VERSIONS)}
+GROUPS: dict[str, Iterable[Job]] = {"light": LIGHT, "all": JOBS.values(), "versions": VERSIONS}

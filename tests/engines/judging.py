@@ -45,6 +45,12 @@ def bare(value: Any, kind: pa.DataType) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
+def milliseconds(value: Any, kind: pa.DataType) -> Any:
+    """The value as Trino shows it in Delta tables: timestamps without microseconds."""
+    is_time = pa.types.is_timestamp(kind) and value is not None
+    return value.replace(microsecond=value.microsecond // 1000 * 1000) if is_time else value
+
+
 def as_is(value: Any, kind: pa.DataType) -> Any:
     return value
 

@@ -2,60 +2,31 @@
 
     python -m tests.engines.keeping ENGINE FOLDER     # all statements of an engine, a line of JSON for each
 
-A statement that an engine refuses is `refused`, and `known.py` has the engine's words.
+A statement that an engine refuses is `refused`, and `known.py` has the engine's words. `keepers.py` has the statements.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from crdt_mor import Table
-from tests.engines.catalogs import attached, catalog
+from tests.engines.catalogs import catalog, options, place
 from tests.engines.engine import Mirrored
 from tests.engines.judging import difference
+from tests.engines.keepers import KEEPERS, Keeper, Target
 from tests.engines.light import delta_rs, pyiceberg
 from tests.engines.reading import tell
 from tests.engines.registering import rows, small
 
 
-@dataclass(frozen=True)
-class Target:
-    """A mirrored table: its folder, and its name in the catalog."""
-
-    root: Path
-    name: str
-
-
-@dataclass(frozen=True)
-class Keeper:
-    """An engine with its statements by name, all on mirrors of one format.
-
-    Attributes:
-        server: The catalog that knows the tables; "" for an engine that opens folders.
-        replaced: Statements that write or spoil a version of the mirror itself, which the next refresh replaces.
-    """
-
-    name: str
-    mirror: Literal["delta", "iceberg"]
-    package: str
-    statements: Mapping[str, Callable[[Target], object]]
-    server: str = ""
-    replaced: frozenset[str] = frozenset()
-
-
-PURGED = frozenset({"purge"})
-"""A catalog that purges an entry deletes the manifests of the mirror."""
-
-
-def files(root: Path) -> set[Path]:
-    """The table's files but those that engines follow: base files, logs, the timeline, and a mirror's rows."""
-    mirrors = (root / "metadata", root / "_delta_log")
-    return {path for path in root.rglob("*") if path.is_file() and not set(path.parents) & set(mirrors)}
+def files(table: Table) -> set[str]:
+    """The table's files without those that engines follow: base files, logs, the timeline, and a mirror's rows."""
+    mirrors = ("metadata/", "_delta_log/")
+    return {stat.path for stat in table._session.store.walk("") if not stat.path.startswith(mirrors)}
 
 
 def shown(keeper: Keeper, target: Target) -> Any:
@@ -63,7 +34,7 @@ def shown(keeper: Keeper, target: Target) -> Any:
     if keeper.server:
         return catalog(keeper.server).load_table(target.name).scan().to_arrow()
     read = pyiceberg if keeper.mirror == "iceberg" else delta_rs
-    return read(Mirrored("", target.root, ""), None)
+    return read(Mirrored("", Path(target.uri), ""), None)
 
 
 def refreshed(keeper: Keeper, table: Table, target: Target) -> int | None:
@@ -76,7 +47,7 @@ def refreshed(keeper: Keeper, table: Table, target: Target) -> int | None:
 
 def mirrored_often(keeper: Keeper, target: Target) -> Table:
     """A table with several versions of its mirror, which has base files that the newest one does not show."""
-    table = small(str(target.root))
+    table = small(target.uri, keeper.server)
     refreshed(keeper, table, target)
     table.maintenance.compact()
     refreshed(keeper, table, target)
@@ -85,15 +56,17 @@ def mirrored_often(keeper: Keeper, target: Target) -> Table:
     return table
 
 
-def fault(keeper: Keeper, statement: str, target: Target, before: set[Path], want: Any) -> str:
+def fault(keeper: Keeper, statement: str, target: Target, before: set[str], want: Any) -> str:
     """What the statement did to the table that it must not, or ""."""
-    gone = sorted(before - files(target.root))
+    table = Table(target.uri, storage_options=options(keeper.server))
+    gone = sorted(before - files(table))
     if gone:
-        return f"{len(gone)} of {len(before)} files deleted, such as {gone[0].relative_to(target.root)}"
-    table = Table(str(target.root))
+        return f"{len(gone)} of {len(before)} files deleted, such as {gone[0]}"
     wrong = difference(table.scan().to_arrow(), want)
     if wrong:
         return f"the scan differs: {wrong}"
+    if statement in keeper.anew:
+        catalog(keeper.server).drop_table(target.name)
     replaced = refreshed(keeper, table, target)
     if (replaced is not None) != (statement in keeper.replaced):
         return f"replaced={replaced}"
@@ -103,7 +76,7 @@ def fault(keeper: Keeper, statement: str, target: Target, before: set[Path], wan
 def judged(keeper: Keeper, statement: str, target: Target) -> tuple[str, str]:
     """The verdict on one statement: equal, refused or wrong; and its text."""
     table = mirrored_often(keeper, target)
-    before, want = files(target.root), table.scan().to_arrow()
+    before, want = files(table), table.scan().to_arrow()
     verdict, text = "equal", ""
     try:
         keeper.statements[statement](target)
@@ -113,66 +86,14 @@ def judged(keeper: Keeper, statement: str, target: Target) -> tuple[str, str]:
     return ("wrong", f"{wrong} ({verdict} {text})") if wrong else (verdict, text)
 
 
-def by_pyiceberg(server: str, name: str) -> Keeper:
-    statements = {
-        "drop": lambda target: catalog(server).drop_table(target.name),
-        "purge": lambda target: catalog(server).purge_table(target.name),
-        "delete": lambda target: catalog(server).load_table(target.name).delete("id < 20"),
-        "expire": lambda target: catalog(server).load_table(target.name).maintenance.expire_snapshots().commit(),
-    }
-    return Keeper(name, "iceberg", "pyiceberg", statements, server, PURGED)
-
-
-def duckdb(statement: str) -> Callable[[Target], object]:
-    return lambda target: attached().sql(statement.format(f"rest.{target.name}"))
-
-
-def delta_table(target: Target) -> Any:
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(target.root))
-
-
-def delta(method: str, *arguments: Any, **options: Any) -> Callable[[Target], object]:
-    return lambda target: getattr(delta_table(target), method)(*arguments, **options)
-
-
-KEEPERS = (
-    by_pyiceberg("rest", "pyiceberg-rest-keeps"),
-    Keeper(
-        "duckdb-keeps",
-        "iceberg",
-        "duckdb",
-        {
-            "drop": duckdb("drop table {}"),
-            "delete": duckdb("delete from {} where id < 20"),
-            "insert": duckdb("insert into {} values (1000, 'p0', 1)"),
-            "update": duckdb("update {} set n = 5 where id < 20"),
-        },
-        "rest",
-    ),
-    Keeper(
-        "delta-rs-keeps",
-        "delta",
-        "deltalake",
-        {
-            "vacuum": delta("vacuum", 0, dry_run=False, enforce_retention_duration=False),
-            "full vacuum": delta("vacuum", 0, dry_run=False, enforce_retention_duration=False, full=True),
-            "delete": delta("delete", "id < 20"),
-            "optimize": lambda target: delta_table(target).optimize.compact(),
-            "restore": delta("restore", 0),
-        },
-    ),
-)
-
-
 def main(name: str, folder: str) -> None:
     (keeper,) = (each for each in KEEPERS if each.name == name)
     tell(version=version(keeper.package))
     for number, statement in enumerate(keeper.statements):
-        root = Path(folder).absolute() / "keeping" / name / statement.replace(" ", "-") / "table"
-        verdict, text = judged(keeper, statement, Target(root, f"kept.{name.replace('-', '_')}{number}"))
+        uri = place(keeper.server, Path(folder).absolute() / "keeping", f"{name}/{number}")
+        verdict, text = judged(keeper, statement, Target(uri, f"kept.{name.replace('-', '_')}{number}"))
         tell(mirror=keeper.mirror, shape=statement, filtered=False, verdict=verdict, text=text)
+    os._exit(0)  # the threads of some engines do not end
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ class Known:
 
 COLUMNS = frozenset({"columns"})
 EMPTY = frozenset({"empty"})
-
-VACUUMS = frozenset({"vacuum", "full vacuum", "delete", "optimize", "restore"})
+WRITES = frozenset({"delete", "insert", "update"})
+DROP = frozenset({"drop"})
+VECTORS = frozenset({"follows_to_vectors"})
 
 KNOWN: tuple[Known, ...] = (
     Known("polars-delta", "delta", "requires reader features ['columnMapping']", COLUMNS),
@@ -48,7 +49,22 @@ KNOWN: tuple[Known, ...] = (
     Known("daft-iceberg", "iceberg-v3", "Invalid Parquet file. Corrupt footer", but=EMPTY),
     Known("clickhouse-iceberg", "iceberg-v3", "Position deletes are supported only for parquet format", but=EMPTY),
     Known("daft-delta", "delta", "Delta Lake deletion vectors are not yet supported"),
-    Known("delta-rs-keeps", "delta", 'Unsupported table features required: [Unknown("crdt_mor")]', VACUUMS),
+    Known("delta-rs-keeps", "delta", 'Unsupported table features required: [Unknown("crdt_mor")]'),
+    Known("pyiceberg-hive-keeps", "iceberg", "Not yet implemented", frozenset({"purge"})),
+    Known("hive-registers", "checks", "pyiceberg moves entries only in REST catalogs", VECTORS),
+    Known("nessie-registers", "checks", "Implement format version update, current version is 2", VECTORS),
+    Known("pyiceberg-nessie-keeps", "iceberg", "does not allow external snapshot management", frozenset({"expire"})),
+    Known("trino-rest", "iceberg-v3", "Unexpected PUFFIN file format", but=EMPTY),
+    Known("trino-hive", "iceberg-v3", "Unexpected PUFFIN file format", but=EMPTY),
+    Known("trino-rest-keeps", "iceberg", "Cannot expire snapshots: GC is disabled", frozenset({"expire snapshots"})),
+    Known("trino-hive-keeps", "iceberg", "Cannot expire snapshots: GC is disabled", frozenset({"expire snapshots"})),
+    Known("trino-delta-keeps", "delta", "with [crdt_mor] writer features", frozenset({"vacuum"})),
+    Known("trino-delta-keeps", "delta", "Unsupported writer features: [crdt_mor]", frozenset({"optimize"})),
+    Known("trino-delta-keeps", "delta", "Writes are not enabled on the file filesystem", WRITES),
+    Known("spark-iceberg-keeps", "iceberg", "Cannot purge table: GC is disabled", frozenset({"purge"})),
+    Known("spark-iceberg-keeps", "iceberg", "Cannot expire snapshots: GC is disabled", frozenset({"expire snapshots"})),
+    Known("spark-iceberg-keeps", "iceberg", "delete orphan files: GC is disabled", frozenset({"remove orphan files"})),
+    Known("spark-delta-keeps", "delta", "writer table feature(s) that are unsupported by Delta Lake", but=DROP),
 )
 
 

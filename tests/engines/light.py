@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.engines.engine import DELTA, ICEBERG, Engine, Mirrored, Read, query
+from tests.engines.judging import bare
 
 
 def table(rows: Any) -> pa.Table:
@@ -124,8 +125,8 @@ LIGHT = (
     Engine("delta-rs", DELTA, "deltalake", delta_rs),
     Engine("delta-rs-pyarrow", DELTA, "deltalake", delta_rs_pyarrow),
     Engine("datafusion-delta", DELTA, "datafusion", datafusion_delta),
-    Engine("clickhouse-iceberg", ICEBERG, "chdb-core", clickhouse("icebergLocal"), bare=True),
-    Engine("clickhouse-delta", DELTA, "chdb-core", clickhouse("deltaLakeLocal"), bare=True),
+    Engine("clickhouse-iceberg", ICEBERG, "chdb-core", clickhouse("icebergLocal"), change=bare),
+    Engine("clickhouse-delta", DELTA, "chdb-core", clickhouse("deltaLakeLocal"), change=bare),
     Engine("daft-iceberg", ICEBERG, "daft", daft_iceberg),
     Engine("daft-delta", DELTA, "daft", daft_delta),
 )

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.engines.engine import Engine, Mirrored, built
-from tests.engines.judging import as_is, bare, difference, verdict_of
+from tests.engines.judging import difference, verdict_of
 
 
 def engines() -> tuple[Engine, ...]:
@@ -22,15 +22,15 @@ def engines() -> tuple[Engine, ...]:
     from tests.engines.catalogs import CATALOGS
     from tests.engines.light import LIGHT
     from tests.engines.spark import SPARK
+    from tests.engines.trino import TRINO
 
-    return (*LIGHT, *CATALOGS, *SPARK)
+    return (*LIGHT, *CATALOGS, *SPARK, *TRINO)
 
 
 def judged(engine: Engine, mirrored: Mirrored, where: str | None) -> tuple[str, str]:
     """The verdict on one read, and its text."""
-    change = bare if engine.bare else as_is
     want = mirrored.expected(filtered=where is not None)
-    return verdict_of(lambda: difference(engine.read(mirrored, where), want, change))
+    return verdict_of(lambda: difference(engine.read(mirrored, where), want, engine.change))
 
 
 def tell(**said: object) -> None:

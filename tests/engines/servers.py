@@ -1,136 +1,41 @@
 """Servers of catalogs and engines, from Maven Central: each is a process that ends with its `with` block.
 
-    rest     Iceberg's RESTCatalogServer, on SQLite    Java 17
-    hive     Hive's metastore, on Derby                Java 17
-    nessie   Nessie, in memory                         Java 21 or newer
-    trino    Trino, over the others                    Java 24 or newer
-
-Maven keeps the jars in its local repository, and the list of them is kept below `.venvs`.
+rest     Iceberg's RESTCatalogServer, on SQLite    Java 17
+hive     Hive's metastore, on Derby                Java 17
+nessie   Nessie, in memory, over moto's S3         Java 21 or newer
+trino    Trino, over `rest` and `hive`             Java 24 or newer
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import shutil
-import socket
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from tests.environments import ROOT
-from tests.waiting import wait_for
+from tests.engines.machine import KEPT, answers, artifact, classpath, free_port, java, missing, process, says
 
-KEPT = ROOT / ".venvs" / "servers"
-REPOSITORY = Path.home() / ".m2" / "repository"
-
-LIBRARIES = {
-    "rest": (
-        "org.apache.iceberg:iceberg-core:1.10.1",
-        "org.apache.iceberg:iceberg-core:1.10.1:tests",
-        "org.apache.iceberg:iceberg-open-api:1.10.1:test-fixtures",
-        "org.eclipse.jetty:jetty-servlet:11.0.25",
-        "org.xerial:sqlite-jdbc:3.50.3.0",
-        "org.apache.hadoop:hadoop-client-api:3.4.1",
-        "org.apache.hadoop:hadoop-client-runtime:3.4.1",
-        "org.slf4j:slf4j-simple:2.0.17",
-    ),
-}
-"""Jars with their dependencies, as group:artifact:version[:classifier]."""
-
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>servers</artifactId><version>1</version>
-<dependencies>
-{}
-</dependencies></project>
-"""
-
-
-def missing(lowest: int, highest: int = 99) -> str:
-    """What this machine lacks for a server or Spark, or ""."""
-    if not shutil.which("mvn"):
-        return "no Maven on this machine"
-    return "" if java(lowest, highest) else f"no Java from {lowest} to {highest} on this machine"
-
-
-@cache
-def java(lowest: int, highest: int = 99) -> Path | None:
-    """A Java of a release between these, on the path or where Debian installs it."""
-    on_path = shutil.which("java")
-    for found in (*([Path(on_path)] if on_path else []), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))):
-        said = subprocess.run([str(found), "-version"], capture_output=True, text=True, check=False).stderr
-        release = re.search(r'version "(\d+)', said)
-        if release and lowest <= int(release[1]) <= highest:
-            return found
-    return None
-
-
-def dependency(coordinates: str) -> str:
-    names = ("groupId", "artifactId", "version", "classifier")
-    parts = (f"<{name}>{part}</{name}>" for name, part in zip(names, coordinates.split(":"), strict=False))
-    return f"<dependency>{''.join(parts)}</dependency>"
-
-
-def classpath(name: str) -> str:
-    """The class path of a server; Maven fetches missing jars."""
-    folder = KEPT / name
-    pom, listed = folder / "pom.xml", folder / "classpath"
-    text = POM.format("\n".join(dependency(each) for each in LIBRARIES[name]))
-    if not (
-        pom.exists()
-        and pom.read_text() == text
-        and listed.exists()
-        and all(Path(jar).exists() for jar in listed.read_text().split(":"))
-    ):
-        folder.mkdir(parents=True, exist_ok=True)
-        pom.write_text(text)
-        goal = ["dependency:build-classpath", "-DincludeScope=runtime", f"-Dmdep.outputFile={listed}"]
-        subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, stdout=subprocess.DEVNULL)
-    return listed.read_text()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-@contextmanager
-def process(command: Sequence[str], port: int, folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
-    """Run a server in a folder until the end of the block; what it prints is in `log`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "log"
-    with log.open("wb") as out:
-        started = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **settings}
-        )
-
-    def is_up() -> bool:
-        assert started.poll() is None, f"{command[0]} ended: {log.read_text()[-2000:]}"
-        return answers(port)
-
-    try:
-        wait_for(f"server at {port}", is_up, where=lambda: log.read_text()[-2000:])
-        yield
-    finally:
-        started.terminate()
-        try:
-            started.wait(20)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
+REST = (
+    "org.apache.iceberg:iceberg-core:1.10.1",
+    "org.apache.iceberg:iceberg-core:1.10.1:tests",
+    "org.apache.iceberg:iceberg-open-api:1.10.1:test-fixtures",
+    "org.eclipse.jetty:jetty-servlet:11.0.25",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+    "org.apache.hadoop:hadoop-client-api:3.4.1",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+    "org.slf4j:slf4j-simple:2.0.17",
+)
+HIVE = (
+    "org.apache.hive:hive-standalone-metastore:3.1.3",
+    "org.apache.hadoop:hadoop-common:3.3.6",
+    "org.apache.hadoop:hadoop-mapreduce-client-core:3.3.6",
+    "org.apache.derby:derby:10.14.2.0",
+)
+NESSIE = "org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner"
+TRINO = "io.trino:trino-server:476:tar.gz"
 
 
 @contextmanager
@@ -144,19 +49,159 @@ def rest(folder: Path) -> Iterator[str]:
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
         "CATALOG_REST_PORT": str(port),
     }
-    command = [str(java(17, 21)), "-Xmx256m", "-cp", classpath("rest"), "org.apache.iceberg.rest.RESTCatalogServer"]
-    with process(command, port, folder, settings):
+    command = [
+        str(java(17, 21)),
+        "-Xmx256m",
+        "-cp",
+        classpath("rest", REST),
+        "org.apache.iceberg.rest.RESTCatalogServer",
+    ]
+    with process(command, folder, lambda: answers(port), settings):
         yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def hive(folder: Path) -> Iterator[str]:
+    """Hive's metastore; its address."""
+    port = free_port()
+    settings = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/derby;create=true",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "datanucleus.schema.autoCreateAll": "true",
+        "metastore.schema.verification": "false",
+        "metastore.warehouse.dir": f"file://{folder}/warehouse",
+        "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
+        "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
+    }
+    properties = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metastore-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    path = f"{folder}:{classpath('hive', HIVE)}"
+    command = [str(java(17, 21)), "-Xmx512m", "-cp", path, str(Path(__file__).with_name("Metastore.java")), str(port)]
+    with process(command, folder, lambda: answers(port)):
+        yield f"thrift://127.0.0.1:{port}"
+
+
+@contextmanager
+def nessie(folder: Path) -> Iterator[str]:
+    """Nessie's catalog of Iceberg, over an S3 whose options go to the variable ENGINES_S3; its address."""
+    from tests.servers import AWS_KEYS, BUCKET, s3
+
+    store = s3()
+    os.environ["ENGINES_S3"] = json.dumps(dict(store.options))
+    port, management = free_port(), free_port()
+    options = "nessie.catalog.service.s3.default-options"
+    settings = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": port,
+        "quarkus.management.port": management,
+        "nessie.catalog.default-warehouse": "lake",
+        "nessie.catalog.warehouses.lake.location": f"s3://{BUCKET}/",
+        f"{options}.endpoint": store.options["aws_endpoint_url"],
+        f"{options}.path-style-access": "true",
+        f"{options}.region": store.options["aws_region"],
+        f"{options}.request-signing-enabled": "false",
+        f"{options}.access-key": "urn:nessie-secret:quarkus:keys",
+        "keys.name": AWS_KEYS["aws_access_key_id"],
+        "keys.secret": AWS_KEYS["aws_secret_access_key"],
+    }
+    given = [f"-D{name}={value}" for name, value in settings.items()]
+    command = [str(java(21)), "-Xmx512m", *given, "-jar", str(artifact(NESSIE))]
+    with process(command, folder, lambda: answers(port)):
+        yield f"http://127.0.0.1:{port}/iceberg"
+
+
+def unpacked() -> Path:
+    """Trino's server, which `tar` unpacks once: the files of its plugins are hard links to each other."""
+    folder = KEPT / "trino"
+    made = folder / "trino-server-476"
+    if not (made / "unpacked").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["tar", "xzf", str(artifact(TRINO)), "-C", str(folder)], check=True)
+        (made / "unpacked").touch()
+    return made
+
+
+def configuration(folder: Path, port: int) -> dict[str, list[str]]:
+    """The files of Trino's configuration: one node, with the catalogs `rest`, `hive` and `delta`."""
+    file_system = "fs.hadoop.enabled=true"
+    iceberg = ["iceberg.expire-snapshots.min-retention=0s", "iceberg.remove-orphan-files.min-retention=0s", file_system]
+    return {
+        "config": [
+            "coordinator=true",
+            "node-scheduler.include-coordinator=true",
+            f"http-server.http.port={port}",
+            f"discovery.uri=http://127.0.0.1:{port}",
+            "node.internal-address=127.0.0.1",
+            "query.max-memory=512MB",
+            "query.max-memory-per-node=512MB",
+        ],
+        "catalog/rest": [
+            "connector.name=iceberg",
+            "iceberg.catalog.type=rest",
+            f"iceberg.rest-catalog.uri={os.environ['ENGINES_REST']}",
+            *iceberg,
+        ],
+        "catalog/hive": [
+            "connector.name=iceberg",
+            "iceberg.catalog.type=hive_metastore",
+            f"hive.metastore.uri={os.environ['ENGINES_HIVE']}",
+            *iceberg,
+        ],
+        "catalog/delta": [
+            "connector.name=delta_lake",
+            "hive.metastore=file",
+            f"hive.metastore.catalog.dir=file://{folder}/metastore",
+            "delta.register-table-procedure.enabled=true",
+            "delta.vacuum.min-retention=0s",
+            file_system,
+        ],
+    }
+
+
+@contextmanager
+def trino(folder: Path) -> Iterator[str]:
+    """Trino; its address."""
+    port, home = free_port(), unpacked()
+    for name, lines in configuration(folder, port).items():
+        path = folder / "etc" / f"{name}.properties"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+    (folder / "plugin").mkdir()
+    for plugin in ("iceberg", "delta-lake"):
+        (folder / "plugin" / plugin).symlink_to(home / "plugin" / plugin)
+    options = [
+        "-Xmx1536m",
+        "-Djdk.attach.allowAttachSelf=true",
+        "--enable-native-access=ALL-UNNAMED",
+        "--sun-misc-unsafe-memory-access=allow",
+        "-Dconfig=etc/config.properties",
+        "-Dnode.environment=tests",
+        "-Dnode.id=1",
+        f"-Dnode.data-dir={folder}/data",
+    ]
+    command = [str(java(24)), *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"]
+    address = f"http://127.0.0.1:{port}"
+    with process(command, folder, lambda: says(f"{address}/v1/info", '"starting":false')):
+        yield address
 
 
 @dataclass(frozen=True)
 class Server:
-    """Starts a server in a folder and gives its address; it needs a Java of a release between two."""
+    """Starts a server in a folder and gives its address; it needs a Java of a release between two.
+
+    Attributes:
+        is_catalog: True if every shape gets an entry in it.
+        requirements: The environment of its clients.
+    """
 
     start: Callable[[Path], AbstractContextManager[str]]
     lowest: int
     highest: int = 99
     is_catalog: bool = False
+    requirements: str = "light"
 
     def missing(self) -> str:
         """What this machine lacks for the server, or ""."""
@@ -165,4 +210,7 @@ class Server:
 
 SERVERS = {
     "rest": Server(rest, 17, 21, is_catalog=True),
+    "hive": Server(hive, 17, 21, is_catalog=True, requirements="heavy"),
+    "nessie": Server(nessie, 21),
+    "trino": Server(trino, 24),
 }

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tests.engines.engine import DELTA, ICEBERG, Engine, Mirrored
+from tests.engines.machine import artifact
 
 JARS = (
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
     "io.delta:delta-spark_2.13:4.0.0",
     "io.delta:delta-storage:4.0.0",
 )
-
-
-def jar(artifact: str) -> Path:
-    """The file of an artifact in Maven's local repository; Maven fetches a missing one."""
-    group, name, version = artifact.split(":")
-    folder = Path.home().joinpath(".m2", "repository", *group.split("."), name, version)
-    path = folder / f"{name}-{version}.jar"
-    if not path.exists():
-        fetched = ["mvn", "--quiet", "--batch-mode", "dependency:get", "-Dtransitive=false", f"-Dartifact={artifact}"]
-        subprocess.run(fetched, check=True, stdout=subprocess.DEVNULL)
-    return path
 
 
 @cache
@@ -38,8 +27,13 @@ def session() -> Any:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",
-        "spark.jars": ",".join(str(jar(artifact)) for artifact in JARS),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.jars": ",".join(str(artifact(each)) for each in JARS),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.catalog.rest": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.rest.type": "rest",
+        "spark.sql.catalog.rest.uri": os.environ.get("ENGINES_REST", ""),
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
     builder = SparkSession.builder.master("local[2]")

@@ -12,9 +12,10 @@ import pytest
 from tests.engines.__main__ import judge
 from tests.engines.jobs import JOBS
 from tests.engines.judging import bare, difference
-from tests.engines.keeping import KEEPERS
+from tests.engines.keepers import KEEPERS
 from tests.engines.known import KNOWN
 from tests.engines.reading import engines
+from tests.engines.registering import CHECKS
 from tests.engines.shapes import Shape, shapes
 
 AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -55,14 +56,15 @@ def test_judge_of_an_unlisted_refusal_is_a_problem() -> None:
 
 
 def test_names_of_jobs_engines_and_shapes_agree() -> None:
-    by_name = {engine.name: engine for engine in engines()}
-    keepers = {keeper.name: keeper for keeper in KEEPERS}
-    assert {job.name for job in JOBS.values() if job.module == "reading"} == by_name.keys()
-    assert {job.name for job in JOBS.values() if job.module == "keeping"} == keepers.keys()
+    for module, names in (("reading", {each.name for each in engines()}), ("keeping", {each.name for each in KEEPERS})):
+        assert {job.name for job in JOBS.values() if job.module == module} == names
+    every = {shape.name for shape in shapes()}
+    named = {(engine.name, mirror): every for engine in engines() for mirror in engine.mirrors}
+    named |= {(keeper.name, keeper.mirror): {*keeper.statements} for keeper in KEEPERS}
+    checks = {check.__name__ for check in CHECKS}
+    named |= {(job.name, "checks"): checks for job in JOBS.values() if job.module == "registering"}
     for known in KNOWN:
-        reader = by_name.get(known.engine)
-        names = {shape.name for shape in shapes()} if reader else keepers[known.engine].statements.keys()
-        assert known.mirror in (reader.mirrors if reader else (keepers[known.engine].mirror,))
+        names = named[known.engine, known.mirror]
         assert (known.shapes or names) | known.but <= names
 
 
