@@ -356,9 +356,10 @@ def test_the_table_has_no_cycle() -> None:
 # --- who opens files --------------------------------------------------------------------------------------------------
 
 OPENS_WHAT_USERS_NAME = {"crdt_mor.ground.parquet", "crdt_mor.ground.forks", "crdt_mor.api.load_sources"}
-OPENS_WHAT_USERS_NAME |= {"crdt_mor.ground.machine"}
+OPENS_WHAT_USERS_NAME |= {"crdt_mor.ground.machine", "crdt_mor.ground.spill"}
 OPENS_WHAT_USERS_NAME |= {f"crdt_mor.api.files{kind}" for kind in ("", "_int96", "_places")}
-"""Modules below the command line that open the files which users name, or ask for threads, programs or disk room."""
+"""Modules below the command line that open the files which users name, or ask for threads, programs or disk
+room, or make a temporary file."""
 
 OPENS_FILES = {"fsspec", "glob", "mmap", "obstore", "pathlib", "pyarrow.dataset", "pyarrow.fs", "tempfile"}
 """Modules that are of no use but to find and open files."""

@@ -57,7 +57,7 @@ SIGNATURES = {
     "Table.create_from": "uri source * key schema rename ordering partition_by hive_style buckets merge not_null "
     "check default compression name commit_info on_progress storage_options opening",
     "Table": "uri * payloads storage_options opening",
-    "Opening": "* store writer_expiry maintain environment",
+    "Opening": "* store writer_expiry maintain memory_limit environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
     "Table.delete": "self data * keys where plain execute_parts wait token commit_info",
@@ -169,7 +169,7 @@ FIELDS = {
         "table_type",
         "local_times",
     ],
-    "Opening": ["store", "writer_expiry", "maintain", "environment"],
+    "Opening": ["store", "writer_expiry", "maintain", "memory_limit", "environment"],
     "Finding": ["check", "path", "partition", "file_group", "rows", "description", "means", "advice"],
     "Verification": [
         "version",

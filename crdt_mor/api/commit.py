@@ -35,6 +35,7 @@ from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.reading import Read, Reading
 from crdt_mor.write.refusals import require_writable
+from crdt_mor.write.spilling import SpilledStatement
 from crdt_mor.write.statements import RowsStatement, Statements, means_alike
 
 if TYPE_CHECKING:
@@ -44,11 +45,15 @@ else:
 
 T = TypeVar("T")
 
-Given = RowsStatement | KeysStatement
+Given = RowsStatement | KeysStatement | SpilledStatement
 
 
-def _rows(given: Given, named: NamedStatements) -> RowsStatement:
-    return given if isinstance(given, RowsStatement) else given.rows(named.config, named.schema)
+def prepared_by(given: Given, statements: Statements) -> Prepared:
+    """Check a statement by the version of `statements`."""
+    if isinstance(given, SpilledStatement):
+        return given.prepared_by(statements)
+    named = NamedStatements(statements)
+    return named.prepared(given.rows(named.config, named.schema) if isinstance(given, KeysStatement) else given)
 
 
 def commit_rows(
@@ -64,8 +69,7 @@ def commit_rows(
     chosen = tried if isinstance(tried, Way) else REFUSED
 
     def check(statements: Statements) -> Prepared:
-        named = NamedStatements(statements)
-        return named.prepared(_rows(given(), named))
+        return prepared_by(given(), statements)
 
     if isinstance(tried, TriedWrite):
         prepared = _checked(session, tried.statements, check, token, info)
@@ -78,14 +82,14 @@ def commit_rows(
         prepared = _before_begin(session, check, token, info, given)
     with Transaction(session, token, commit_info, way=chosen) as tx:
         if tx.commit is None:
-            tx._add(prepared, lambda named: _rows(given(), named))  # noqa: SLF001  its other user
+            tx._add(prepared, check)  # noqa: SLF001  its other user
     assert tx.commit is not None
     return tx.commit
 
 
 def commit_overwrite(
     session: Session,
-    read: Callable[[], RowsStatement],
+    read: Callable[[], Given],
     partitions: overwriting.Partitions,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
@@ -93,12 +97,15 @@ def commit_overwrite(
     """Commit an overwrite by rows. read: as in `commit_rows`."""
     given = cache(read)
 
+    def prepare(statements: Statements) -> Prepared:
+        return prepared_by(given(), statements)
+
     def check(statements: Statements) -> Prepared:
         write = overwriting.rehearsal(session, statements.value)
-        return overwriting.replacement(write, given(), partitions)[0]
+        return overwriting.replacement(write, prepare, partitions)[0]
 
     def overwrite(tx: Transaction, prepared: Prepared | None) -> None:
-        tx._replace(given(), partitions, prepared)
+        tx._replace(prepare, partitions, prepared)
 
     return _begun(session, token, commit_info, check, overwrite, given)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 import polars as pl
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.api.rows import ArrowRows, in_types
-from crdt_mor.columns.arrow_input import as_arrow, read_arrow, require_arrow
+from crdt_mor.columns.arrow_input import as_arrow, open_arrow, read_arrow, require_arrow
 from crdt_mor.columns.types import narrow
 from crdt_mor.errors import InvalidInputError
 
@@ -64,15 +65,21 @@ def require_data(data: object) -> None:
 
 def read_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Table:
     """Read the rows into an Arrow table. types: as in `in_types`."""
+    rows = open_data(data, types)
+    return rows if isinstance(rows, pa.Table) else rows.read_all()
+
+
+def open_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Table | pa.RecordBatchReader:
+    """Return the rows as a table if they are in memory, else as a stream. types: as in `in_types`."""
     require_data(data)
     if isinstance(data, ArrowRows):
-        return in_types(data, types).to_arrow()  # a C stream would turn an error into a text
+        return in_types(data, types).to_reader()  # a C stream would turn an error into a text
     if isinstance(data, pl.LazyFrame):
-        return _collected(data)
+        return _computed(data)
     if type(data).__module__ == _DATASETS:
         scanner = data.scanner() if _is_dataset(data) else data
-        return read_arrow(scanner.to_reader())  # type: ignore[union-attr]
-    return read_arrow(data)
+        return scanner.to_reader()  # type: ignore[union-attr]
+    return open_arrow(data)
 
 
 def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None) -> pa.Schema:
@@ -126,11 +133,25 @@ def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
     return hasattr(data, "scanner")
 
 
-def _collected(frame: pl.LazyFrame) -> pa.Table:
+def _computed(frame: pl.LazyFrame) -> pa.RecordBatchReader:
+    parts = _parts_of(frame)
+    first = next(parts)
+    return pa.RecordBatchReader.from_batches(first.schema, _batches(chain([first], parts)))
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()
+
+
+def _parts_of(frame: pl.LazyFrame) -> Iterator[pa.Table]:
+    """Compute a lazy frame part by part; the first part may have no rows."""
     try:
-        collected = frame.collect(engine="streaming")
-        with as_arrow(collected.columns):
-            return collected.to_arrow()
+        names = _schema_of(frame)
+        with as_arrow(names):
+            yield pl.DataFrame(schema=dict(names)).to_arrow()
+            for part in frame.collect_batches(maintain_order=True, engine="streaming"):
+                yield part.to_arrow()
     except pl.exceptions.PolarsError as error:
         raise _not_computed(error) from error
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.memory import memory_limit
+from crdt_mor.model.numbers import is_whole
 from crdt_mor.model.policies import milliseconds
 
 if TYPE_CHECKING:
@@ -37,16 +39,19 @@ class Opening:
         maintain: "inline" compacts, after each commit of this object, the file groups that are due among those
             written; None follows the property `crdt_mor.maintain`, by default "off". "off" also leaves the mirrors of
             `crdt_mor.mirror.when` to others. Errors are reported to `observe` and fail no commit.
+        memory_limit: bytes of memory for a call, see the page on memory; None takes the environment variable
+            `CRDT_MOR_MEMORY_LIMIT`, by default a quarter of the machine's or container's memory.
         environment: source of time, ids and randomness, for tests; None takes the system's.
 
     Raises:
-        InvalidInputError: `writer_expiry` is no `timedelta` of 0 or more, `maintain` is unknown, or `environment` lacks
-            methods.
+        InvalidInputError: `writer_expiry` is no `timedelta` of 0 or more, `maintain` is unknown, `memory_limit` is no
+            number above 0, or `environment` lacks methods.
     """
 
     store: Store | Handed | None = None
     writer_expiry: timedelta = WRITER_EXPIRY
     maintain: Literal["inline", "off"] | None = None
+    memory_limit: int | None = None
     environment: Environment | None = None
 
     def __post_init__(self) -> None:
@@ -55,6 +60,8 @@ class Opening:
             raise InvalidInputError(
                 f'maintain must be "inline", "off", or None for the property. got={self.maintain!r}'
             )
+        if self.memory_limit is not None and not (is_whole(self.memory_limit) and self.memory_limit > 0):
+            raise InvalidInputError(f"memory_limit must be a number of bytes above 0. got={self.memory_limit!r:.80}")
         _require_environment(self.environment)
 
 
@@ -65,6 +72,7 @@ class OpenedWith:
     store: Store | Handed | None
     expiry_ms: int
     is_inline: bool | None
+    memory_limit: int
     environment: Environment
 
 
@@ -81,6 +89,7 @@ def opened_with(opening: Opening | None) -> OpenedWith:
         opening.store,
         milliseconds("writer_expiry", opening.writer_expiry),
         None if opening.maintain is None else opening.maintain == "inline",
+        memory_limit() if opening.memory_limit is None else opening.memory_limit,
         opening.environment or SystemEnvironment(),
     )
 

@@ -104,7 +104,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         given, uri = opened_with(opening), _address(os.fspath(uri))
         objects = store_at(uri, given.environment, storage_options, given.store)
         session = Session.open(uri, given.environment, given.expiry_ms, objects)
-        session.inline = given.is_inline
+        session.inline, session.memory_limit = given.is_inline, given.memory_limit
         self._hold(session, uri, objects if given.store is not None else None)
 
     @classmethod
@@ -216,7 +216,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         )
         with deciding(is_made=is_new):
             session = Session(objects, given.environment, found, given.expiry_ms, str(uri))
-            session.inline = given.is_inline
+            session.inline, session.memory_limit = given.is_inline, given.memory_limit
             start(session, None if is_new else CreateArguments.of(config, columns, layout, rules, odd))
             return cls._of(session, str(uri), objects if given.store is not None else None)
 
@@ -246,9 +246,9 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
     ) -> Table:
         """Create a table with the rows of a source of any size: it appears with all rows, or not at all.
 
-        Rows are sorted in the table's store, which takes their space twice; memory holds some 500,000 rows. They become
-        base files, so readers need not merge. A failed load leaves nothing; after a crash only invisible files are
-        left, and the load can be repeated at once. Of several loads at an address one succeeds.
+        Rows are sorted in the table's store, which takes their space twice, and become base files. A failed load leaves
+        nothing; after a crash only invisible files are left, and the load can be repeated at once. Of several loads at
+        an address one succeeds.
 
         Args:
             source: a path, pattern or list of paths, of Parquet or any format of `read_files`; a folder of Parquet

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import polars as pl
-import pyarrow as pa
 
 from crdt_mor.api.commit import commit_computed, commit_overwrite, commit_rows, commit_without_rows
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
@@ -25,6 +24,7 @@ from crdt_mor.api.statements import (
     require_statement,
 )
 from crdt_mor.api.transaction import Commit, Transaction, merged_in
+from crdt_mor.api.write_input import reading_rows
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -91,8 +91,8 @@ class TableWrites:
 
         Args:
             data: any Arrow stream: pyarrow, polars, pandas, a DuckDB relation, a table, a scan, files
-                (`crdt_mor.read_files`); also a polars lazy frame or a pyarrow dataset. All rows of a write are in
-                memory until it ends; for more use `jobs.plan`. Columns added after the table's creation may be
+                (`crdt_mor.read_files`); also a polars lazy frame or a pyarrow dataset. Rows beyond 64 MiB go through
+                a temporary file, see `Opening`. Columns added after the table's creation may be
                 omitted: they become null, or stay unchanged under `PartialUpdate`.
             schema_mode: "merge" adds new columns and widens types without loss, unless the write is refused.
             token: (application, number) with growing numbers; a repeated token writes nothing and returns the first
@@ -141,14 +141,19 @@ class TableWrites:
         wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, where)
         require_elsewhere(execute_parts, where=where is not None)
-        if data is not None:
-            return self._commit_rows("DELETE", data, "strict", token, commit_info, plain)
         session = self._session
+        if data is not None:
+            return commit_rows(session, partial(self._keys_in, data, plain), token, commit_info)
         if where is None:
             keyed = KeysStatement(list(keys) if isinstance(keys, Iterator) else keys, plain)
             return commit_rows(session, lambda: keyed, token, commit_info)
         declare = partial(declared_by_delete, where, session.config)
         return self._change(DeleteStatement(where, plain), execute_parts, token, commit_info, wait_ms, declare)
+
+    def _keys_in(self, data: Data, plain: bool) -> RowsStatement:
+        session = self._session
+        rows = read_data(data, lambda: text_types(session.config, session.known_tail()))
+        return RowsStatement("DELETE", rows, plain=plain)
 
     def _change(
         self,
@@ -173,15 +178,10 @@ class TableWrites:
         mode: SchemaMode,
         token: tuple[str, int] | None,
         commit_info: Mapping[str, str] | None,
-        plain: bool = False,
     ) -> Commit:
-        return commit_rows(
-            self._session, lambda: RowsStatement(kind, self._read(data), mode, plain), token, commit_info
-        )
-
-    def _read(self, data: Data) -> pa.Table:
-        session = self._session
-        return read_data(data, lambda: text_types(session.config, session.known_tail()))
+        statement = partial(RowsStatement, kind, mode=mode)
+        with reading_rows(self._session, data, statement) as read:
+            return commit_rows(self._session, read, token, commit_info)
 
     def update(
         self,
@@ -351,10 +351,9 @@ class TableWrites:
         """
         require_statement(data, schema_mode)
 
-        def read() -> RowsStatement:
-            return RowsStatement("UPSERT", self._read(data), schema_mode, are_new=True)
-
-        return commit_overwrite(self._session, read, partitions, token, commit_info)
+        statement = partial(RowsStatement, "UPSERT", mode=schema_mode, are_new=True)
+        with reading_rows(self._session, data, statement, by_key=False) as read:
+            return commit_overwrite(self._session, read, partitions, token, commit_info)
 
     def delete_partitions(
         self,

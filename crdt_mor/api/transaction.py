@@ -43,7 +43,7 @@ from crdt_mor.write.named import NamedStatements, Prepared, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.reading import Read, Reading, Wait, computed
 from crdt_mor.write.refusals import require_bucketed_now
-from crdt_mor.write.statements import RowsStatement, SchemaMode, means_alike
+from crdt_mor.write.statements import RowsStatement, SchemaMode, Statements, means_alike
 from crdt_mor.write.update import DeleteStatement, UpdateStatement, changing
 
 if TYPE_CHECKING:
@@ -202,7 +202,8 @@ class Transaction:
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
             rows = read_data(data, NamedStatements(write.statements).text_types)
-            self._replace(RowsStatement("UPSERT", rows, mode, are_new=True), partitions, None)
+            statement = RowsStatement("UPSERT", rows, mode, are_new=True)
+            self._replace(lambda statements: NamedStatements(statements).prepared(statement), partitions, None)
 
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """Delete partitions as the only statement of this commit; see `Table.delete_partitions`."""
@@ -316,26 +317,30 @@ class Transaction:
             raise _not_alone(statement, write.statements.operation)
         return write
 
-    def _replace(self, statement: RowsStatement, partitions: overwriting.Partitions, prepared: Prepared | None) -> None:
-        """Add the rows of an overwrite, and note the replaced partitions. prepared: as in `_add`."""
+    def _replace(
+        self,
+        prepare: Callable[[Statements], Prepared],
+        partitions: overwriting.Partitions,
+        prepared: Prepared | None,
+    ) -> None:
+        """Add the rows of an overwrite, and note the replaced partitions. prepare, prepared: as in `_add`."""
         write = self._open_alone("overwrite")
         if write is None:
             return
         with write.statements.whole():
-            prepared, scope = overwriting.replacement(write, statement, partitions, prepared)
+            prepared, scope = overwriting.replacement(write, prepare, partitions, prepared)
             hold_scope(write.begun.declared, scope)
             NamedStatements(write.statements).collect(prepared)
         operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
         self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
-    def _add(self, prepared: Prepared | None, statement: Callable[[NamedStatements], RowsStatement]) -> None:
-        """Add a statement of rows; `prepared`, if the begin's value accepts the same rows."""
+    def _add(self, prepared: Prepared | None, prepare: Callable[[Statements], Prepared]) -> None:
+        """Add a statement of rows. prepared: its check by an earlier version, which counts if the two are alike."""
         write = self._open_for_more("write")
         if write is not None:
-            named = NamedStatements(write.statements)
             if prepared is None or not means_alike(prepared.value, write.value):
-                prepared = named.prepared(statement(named))
-            named.collect(prepared)
+                prepared = prepare(write.statements)
+            NamedStatements(write.statements).collect(prepared)
 
     def _compute(self, statement: Callable[[NamedStatements], Reading[T]]) -> T | None:
         write = self._open_for_more("write")

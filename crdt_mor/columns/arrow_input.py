@@ -40,6 +40,12 @@ def require_arrow(data: object) -> None:
 
 
 def read_arrow(data: object) -> pa.Table:
+    rows = open_arrow(data)
+    return rows if isinstance(rows, pa.Table) else rows.read_all()
+
+
+def open_arrow(data: object) -> pa.Table | pa.RecordBatchReader:
+    """Return the rows as a table if they are in memory, else as a stream."""
     require_arrow(data)
     kind = type(data).__name__
     if isinstance(data, pa.Table):
@@ -47,13 +53,13 @@ def read_arrow(data: object) -> pa.Table:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
+        return data
     if _is_pandas(data):
         return _from_pandas(data)
     try:
         with as_arrow(getattr(data, "columns", ())):
             if hasattr(data, "__arrow_c_stream__"):
-                return pa.RecordBatchReader.from_stream(data).read_all()
+                return pa.RecordBatchReader.from_stream(data)
             return pa.Table.from_batches([pa.record_batch(data)])
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
@@ -91,6 +97,31 @@ def bytes_of(rows: pa.Table | pa.RecordBatch) -> int:
         except pa.ArrowTypeError:
             size += column.get_total_buffer_size()
     return size
+
+
+def in_tables(batches: Iterable[pa.RecordBatch], rows_max: int, bytes_max: int) -> Iterator[tuple[pa.Table, bool]]:
+    """Yield the batches as tables of limited rows and bytes, each with True if it is the last."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        step = max(1, min(rows_max, batch.num_rows * bytes_max // max(1, bytes_of(batch))))
+        for start in range(0, batch.num_rows, step):
+            piece = batch.slice(start, step)
+            more = bytes_of(piece)
+            if waiting and (rows + piece.num_rows > rows_max or size + more > bytes_max):
+                full, waiting, rows, size = waiting, [], 0, 0
+                yield _let_go(full), False
+            waiting.append(piece)
+            rows, size = rows + piece.num_rows, size + more
+    if waiting:
+        yield _let_go(waiting), True
+
+
+def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Move the batches into a table, so that no other reference keeps them in memory."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    return table
 
 
 def _is_pandas(data: object) -> bool:

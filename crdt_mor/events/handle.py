@@ -23,6 +23,7 @@ from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.forks import is_own, new_session, require_own
+from crdt_mor.ground.memory import memory_limit
 from crdt_mor.ground.observing import TableReporter
 from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.projection import Projector, TablePublisher
@@ -77,6 +78,7 @@ class Handle:
         self.config = config
         self.expiry_ms = expiry_ms
         self.uri = uri
+        self.memory_limit = memory_limit()
         self.inline: bool | None = None  # upkeep after commits; None: the table's setting
         self.publisher = TablePublisher(Projector(config), TableReporter(config.name, uri))
         self._lock = threading.Lock()

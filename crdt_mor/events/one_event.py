@@ -8,16 +8,8 @@
 If another process publishes n+1 first, the writer removes its files, then its claim. It then posts the write
 (`events.group`), or goes the long way: begin, stage, complete.
 
-*Why a claim.* Two writers of version n may choose the same T, and Hudi's readers show every file of a completed
-instant. So a writer stages only after claiming T. The claim becomes durable before any file of T. Log files become
-durable before the version's name, and that before Hudi's file (`Put.after`).
-
-*Why the claim goes last.* Without a claim, another writer may take T. So a claim is removed only when its owner's files
-are gone and none can land late. If the reply to a put was lost, the claim stays for a sweep, until the table's clock
-has passed T and nobody can claim T again.
-
-*Nothing comes between.* The event follows exactly the version that the write read. So no barrier, overwrite or token
-can lie in between.
+`Put.after` makes the claim durable before any file of T, log files before the version, and the version before Hudi's
+file. If the reply to a put was lost, the claim stays for a sweep.
 """
 
 from __future__ import annotations

@@ -1,14 +1,35 @@
-"""Keep freed memory in the process for reuse."""
+"""The memory limit, and freed memory that stays in the process."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Final
 
 import numpy as np
 
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.machine import memory_bytes
+
 _LARGE_BYTES: Final = (32 << 20) - (64 << 10)
 """Just below glibc's maximum threshold on 64-bit machines (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
+
+
+MEMORY_LIMIT: Final = "CRDT_MOR_MEMORY_LIMIT"
+
+
+def memory_limit() -> int:
+    text = os.environ.get(MEMORY_LIMIT, "")
+    if not text:
+        return _quarter()
+    if not (text.isdecimal() and int(text)):
+        raise InvalidInputError(f"set {MEMORY_LIMIT} to a number of bytes above 0. got={text!r:.80}")
+    return int(text)
+
+
+@cache
+def _quarter() -> int:
+    return memory_bytes() // 4
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Choose the instants that may leave Hudi's active timeline for its history. Pure functions.
+"""Choose the instants that may leave Hudi's active timeline for its history. See docs/design/clean-archive-sweep.md.
 
 Hudi's readers learn commits and completion times from the *names* in the active timeline. They assume that every older
 instant is committed, and was completed when it was requested. An archiving takes a prefix of the instants in request
@@ -10,15 +10,13 @@ order. An instant T may go only if both assumptions give the right rows:
      opens the log then. Base files need no condition: their names tell the slice; a carry has its base file's instant.
  (c) given-up instants before T are forgotten, after a listing has shown that their files are gone. Readers would take
      them for committed.
- (d) the version that published T is deleted. A stalled helper of that version checks that it still exists before it
-     leaves its files. If it is gone, the helper removes its files at or below the watermark.
+ (d) the version that published T is deleted. A stalled helper then removes its files at or below the watermark.
 
 Instants completed after a savepoint stay, so that the table can be restored to it; (b) must hold for the base files at
 the savepoint.
 
 The prefix also ends before instants that Hudi saved, that replaced file groups, or that only the directory contains.
-The newest commits stay for Hudi's incremental readers, and because a directory without commits looks like an empty
-table.
+The newest commits stay for Hudi's incremental readers.
 """
 
 from __future__ import annotations

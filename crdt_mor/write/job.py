@@ -1,4 +1,4 @@
-"""A distributed write: many processes stage its rows for a single commit.
+"""A distributed write: many processes stage its rows for a single commit. See docs/design/job.md.
 
     driver    plan      check the columns and grow the schema, before anything runs; nothing has begun yet
     tasks     stage     the first task begins the write, the others join it by its ticket; each puts whole log files
@@ -11,10 +11,7 @@ failed, repeated or late tasks lie where no reader looks; the end of the write o
 The write begins with its first task, because nobody could refresh its heartbeat before. A job begins once, and after
 its commit every call returns that commit.
 
-Drivers may run at once with different receipts, so with other bytes for a file group. A driver therefore first *takes
-the write over* by an event: from then on it alone may complete, and its number is in each placed file's name. No two
-drivers place files of the same name, so a commit's facts are true of the bytes under that name. The driver removes
-files of earlier drivers; a sweep removes files that they place later.
+Drivers may run at once. So a driver first *takes the write over* by an event, and its number is in its files' names.
 
 A commit puts one log file into a file group, with each key at most once (`write.job_files`). An overwrite stages base
 files instead (`write.job_overwrite`).

@@ -17,7 +17,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.columns.arrow_input import bytes_of
+from crdt_mor.columns.arrow_input import in_tables
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rollback
 from crdt_mor.events.write import WriteOutcome
@@ -87,7 +87,7 @@ class Load:
 
     def _runs(self, batches: Iterable[pa.RecordBatch]) -> list[Run]:
         runs, read = list[Run](), 0
-        for table, is_last in _parts(batches):
+        for table, is_last in in_tables(batches, RUN_ROWS, RUN_BYTES):
             self.write.require_pending()
             (rows,) = _without_repeats([in_order(self._rows(table, len(runs)))], self._partitioned)
             runs.append(Run(rows=rows) if is_last and not runs else self.sorting.run([rows]))
@@ -147,31 +147,6 @@ class Load:
 
 def _states(merging: Merging) -> set[str]:
     return {member.hidden for member in merging.rule.members if member.hidden}
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
-    """Yield tables of limited rows and bytes, each with True if it is the last."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        step = max(1, min(RUN_ROWS, batch.num_rows * RUN_BYTES // max(1, bytes_of(batch))))
-        for start in range(0, batch.num_rows, step):
-            piece = batch.slice(start, step)
-            more = bytes_of(piece)
-            if waiting and (rows + piece.num_rows > RUN_ROWS or size + more > RUN_BYTES):
-                full, waiting, rows, size = waiting, [], 0, 0
-                yield _let_go(full), False
-            waiting.append(piece)
-            rows, size = rows + piece.num_rows, size + more
-    if waiting:
-        yield _let_go(waiting), True
-
-
-def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:
-    """Move the batches into a table, so that no other reference keeps them in memory."""
-    table = pa.Table.from_batches(batches)
-    batches.clear()
-    return table
 
 
 def _without_repeats(frames: Iterable[pl.DataFrame], partitioned: bool) -> Iterator[pl.DataFrame]:

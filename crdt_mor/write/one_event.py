@@ -152,7 +152,7 @@ class TriedWrite:
         self.write = replace(
             self.write,
             adds_columns=prepared.checked.schema is not self.statements.schema,
-            file_groups=self._file_groups([prepared.checked.statement]),
+            file_groups=self._file_groups([prepared.checked.in_memory]),
             is_postable=not self.statements.merging.asks_what_was_seen and knows_posts(self.followed.value.format),
         )
         chosen = way(self.followed.seen, self.write)

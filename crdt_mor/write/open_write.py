@@ -46,6 +46,7 @@ from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.beginning import begin_writable
 from crdt_mor.write.log_files import ensure_partition, in_memory, put_chunks, staging
+from crdt_mor.write.spilled import Held
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
 
@@ -179,11 +180,24 @@ class OpenWrite:
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         return self._staging(self.file_ids).stage(statements, put)
 
-    def _staging(self, file_ids: FileIds) -> Staging:
+    def stage_all(self) -> list[DataFile]:
+        """Stage all statements. A file group of several parts gets one file."""
+        files, first, held = list[DataFile](), 0, Held(self.statements.spilled)
+        for statements, is_split in self.statements.in_parts():
+            staging = self._staging(self.file_ids, first)
+            staged = staging.stage(statements, held.put if is_split else self.put)
+            first += sum(file.rows for file in staged)
+            files += () if is_split else staged
+            del statements  # frees memory for the next part
+        return [*files, *in_threads(lambda file: self.put(*file), held.files())]
+
+    def _staging(self, file_ids: FileIds, first: int = 0) -> Staging:
         session, merging, requested = self.session, self.statements.merging, self.begun.requested
         at_once = FILES_AT_ONCE if session.is_far else None
         judged = session.judgements
-        return Staging(session.config, merging, requested, self.write_token, judged, file_ids, self.task, at_once)
+        return Staging(
+            session.config, merging, requested, self.write_token, judged, file_ids, self.task, at_once, first
+        )
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         self.expect_file(file)
@@ -242,7 +256,7 @@ class OpenWrite:
                 self.session.publisher, self._pending_in, self.begun, name, files, self.token, shortcuts
             )
 
-        return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
+        return self.end(stage or self.stage_all, complete)
 
     def end(self, stage: Callable[[], S], complete: Callable[[S], Steps[events.WriteOutcome]]) -> events.WriteOutcome:
         """Stage, and end the write with the event of `complete`; a failure leaves nothing."""

@@ -8,7 +8,7 @@ overwrite.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -37,9 +37,10 @@ from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
-from crdt_mor.write.named import NamedStatements, Prepared
+from crdt_mor.write.named import Prepared
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.statements import RowsStatement, Statement, means_alike
+from crdt_mor.write.spilled import SpilledWrite
+from crdt_mor.write.statements import Statement, Statements, means_alike
 
 Partitions = Literal["dynamic"] | Collection[object] | None
 """The partitions to replace; "dynamic": those with rows; None: all."""
@@ -56,7 +57,10 @@ class OverwriteStatement:
 
 
 def replacement(
-    write: OpenWrite, statement: RowsStatement, partitions: Partitions, prepared: Prepared | None = None
+    write: OpenWrite,
+    prepare: Callable[[Statements], Prepared],
+    partitions: Partitions,
+    prepared: Prepared | None = None,
 ) -> tuple[Prepared, Scope]:
     """Check the rows of an overwrite, and return the replaced partitions; raise for rows outside them.
 
@@ -64,13 +68,19 @@ def replacement(
     """
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
     if prepared is None or not means_alike(prepared.value, write.value):
-        prepared = NamedStatements(write.statements).prepared(statement)
-    assert isinstance(prepared.checked.statement, RowsWrite), "an overwrite brings rows"
-    places = set(prepared.checked.statement.rows[PARTITION_PATH].unique().to_list())
+        prepared = prepare(write.statements)
+    places = _partitions_of(prepared.checked.statement)
     if asked is None:
         return prepared, scope_of_rows(write.session.config.key, places)
     require_inside(asked, places)
     return prepared, asked
+
+
+def _partitions_of(statement: Statement | SpilledWrite) -> Collection[str]:
+    if isinstance(statement, SpilledWrite):
+        return statement.partitions
+    assert isinstance(statement, RowsWrite), "an overwrite brings rows"
+    return set(statement.rows[PARTITION_PATH].unique().to_list())
 
 
 def rehearsal(session: Session, value: Timeline) -> OpenWrite:
@@ -98,8 +108,11 @@ def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.
 
     def stage() -> StagedOverwrite:
         staging = BaseStaging(write)
-        bases = staging.bases(write.statements.collected)
-        return StagedOverwrite(statement.operation, statement.scope, bases, staging.empty())
+        bases = list[StagedBase]()
+        for statements, _ in write.statements.in_parts():
+            bases += staging.bases(statements, sum(base.rows for base in bases))
+            del statements  # frees memory for the next part
+        return StagedOverwrite(statement.operation, statement.scope, tuple(bases), staging.empty())
 
     return write.end(
         stage,
@@ -211,13 +224,13 @@ class BaseStaging:
     def merging(self) -> Merging:
         return self.write.statements.merging
 
-    def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
+    def bases(self, statements: Sequence[Statement], first: int = 0) -> tuple[StagedBase, ...]:
         if not statements:
             return ()
         rows = self._settled(statements)
         groups = list(by_group(rows))
         threads = max(1, THREADS // max(1, len(groups)))
-        firsts = [sum(len(positions) for _, positions in groups[:i]) for i in range(len(groups))]
+        firsts = [first + sum(len(positions) for _, positions in groups[:i]) for i in range(len(groups))]
 
         def stage(item: tuple[int, tuple[Group, pl.Series]]) -> StagedBase:
             first, ((partition, bucket), positions) = item

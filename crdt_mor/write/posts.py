@@ -40,7 +40,7 @@ def post_of(
     """Return the post of a statement under stored names; None if it is large or empty."""
     if bytes_of(statement.rows) > POST_BYTES_MAX:
         return None
-    keys = keys_in(checked.statement)
+    keys = keys_in(checked.in_memory)
     content = _encoded(statement.rows)
     if keys == 0 or len(content) > POST_BYTES_MAX:
         return None

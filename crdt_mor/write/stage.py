@@ -65,6 +65,7 @@ class Staging:
     task: the part of a distributed write; None: the whole write.
     at_once: files made and put at once; None: as many as processors.
     judgements: columns of earlier writes that deserved a dictionary. file_ids: the file groups of buckets.
+    first: the sequence number of the first row.
     """
 
     config: TableConfig
@@ -75,6 +76,7 @@ class Staging:
     file_ids: FileIds = FIXED
     task: int | None = None
     at_once: int | None = None
+    first: int = 0
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """Fold the statements per key, and `put` a log file for each touched file group."""
@@ -91,7 +93,7 @@ class Staging:
         picked, positions = rows.select([RECORD_KEY, *names]), [row for row, _ in order]
         if positions != sorted(positions):
             picked = picked.take(integers(np.array(positions, dtype=np.int64)))
-        table = numbered(picked, self.requested, 0, self._writer)
+        table = numbered(picked, self.requested, self.first, self._writer)
         is_partial = self.merging.rule.kind == "columns" and self._lack_columns(names)
         parts: Parts = {}
         start = 0
@@ -110,7 +112,7 @@ class Staging:
         for keys, ordering in ((combined.deletes, None), (combined.tombstones, self.config.merge.ordering)):
             for group, positions in by_group(keys):
                 parts.setdefault(group, []).append(partial(self._deletes, keys, positions, ordering))
-        first = 0
+        first = self.first
         for columns, states in combined.rows:
             rows = self.merging.rule.show(states)
             is_partial = columns is not None and self._lack_columns(rows.columns)

@@ -33,6 +33,7 @@ from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.held import hold_deletes, hold_ordering, hold_rows
 from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.spilled import PLACE, Part, SpilledWrite
 
 if TYPE_CHECKING:
     from crdt_mor.write import rules as writing_rules
@@ -51,7 +52,7 @@ Dictionaries would make files of so few rows smaller by a few percent at most.
 """
 
 PLACES_PER_TASK: Final = 1 << 20
-_PLACES: Final = 1 << 30
+PLACES_MAX: Final = 1 << 30
 """Payloads may count two places per row, in 32 bits."""
 
 
@@ -87,10 +88,15 @@ class CheckedRows:
     """
 
     kind: Operation
-    statement: Statement
+    statement: Statement | SpilledWrite
     schema: TableSchema
     merging: Merging
     columns: tuple[str, ...] = ()
+
+    @property
+    def in_memory(self) -> Statement:
+        assert not isinstance(self.statement, SpilledWrite), "many rows begin"
+        return self.statement
 
 
 class Statements:
@@ -98,7 +104,8 @@ class Statements:
 
     value: the timeline at the write's begin, or later. requested: the write's time, visible to payloads.
     task: the part of a distributed write; None: the whole write. declared: everything that the statements may touch.
-    collected: the statements. schema, merging: the table's, with new columns of the statements.
+    collected: the statements. spilled: rows in a temporary file, as the only statement.
+    schema, merging: the table's, with new columns of the statements.
     shown: the shown names of new columns, if they differ from the stored ones.
     """
 
@@ -118,6 +125,7 @@ class Statements:
         self._schema_at_begin = TableSchema.from_json(value.schema)
         self._operations: set[Operation] = set()
         self.collected: list[Statement] = []
+        self.spilled: SpilledWrite | None = None
         self.shown: dict[str, str] = {}
         self.schema = self._schema_at_begin
         self.merging = merging_of(config, value.schema)
@@ -161,15 +169,35 @@ class Statements:
         statement = checked.statement
         if isinstance(statement, RowsWrite):
             if self.config.merge.custom:
-                lifted = lift(statement.rows.select(checked.columns), checked.merging, self._dot(statement.height))
-                keys = statement.rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
-                statement = RowsWrite(lifted.hstack(keys), tuple(lifted.columns))
+                dot = self._dot(self._next_place(statement.height))
+                statement = _lifted(statement.rows, checked.columns, checked.merging, dot)
             elif statement.height > FEW_ROWS_MAX:
                 statement = RowsWrite(statement.rows)
-            if checked.schema is not self.schema and checked.schema != self.schema:
-                self.move_to(checked.schema)
+        if checked.kind != "DELETE" and checked.schema is not self.schema and checked.schema != self.schema:
+            self.move_to(checked.schema)
         self._operations.add(checked.kind)
-        self.collected.append(statement)
+        if isinstance(statement, SpilledWrite):
+            self.spilled = statement
+        else:
+            self.collected.append(statement)
+
+    def in_parts(self) -> Iterator[tuple[list[Statement], bool]]:
+        """Yield parts with different keys, and True if other parts have the same file groups."""
+        spilled = self.spilled
+        if spilled is None:
+            yield self.collected, False
+            return
+        for part in spilled.parts:
+            yield [self._of_part(spilled, part)], part.is_split
+
+    def _of_part(self, spilled: SpilledWrite, part: Part) -> Statement:
+        rows = pl.DataFrame(pl.from_arrow(spilled.rows(part)))
+        statement: Statement = RowsWrite(rows)
+        if PLACE in rows.columns:
+            statement = _lifted(rows, spilled.columns, spilled.merging, self._dot(pl.lit(rows[PLACE])))
+        types = self.merging.columns.stored
+        statement = _widened(statement, types, self.config.merge.ordering)
+        return statement if self.config.merge.partial else _whole(statement, types)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -247,10 +275,12 @@ class Statements:
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
-    def _dot(self, rows: int) -> Dot:
-        """Return the payloads' context of the next `rows` rows: the write's time, their places, the pending writes."""
+    def _next_place(self, rows: int) -> pl.Expr:
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)
-        place = pl.int_range(first, first + rows, dtype=pl.Int32)
+        return pl.int_range(first, first + rows, dtype=pl.Int32)
+
+    def _dot(self, place: pl.Expr) -> Dot:
+        """Return the payloads' context of rows at these places."""
         pending = ",".join(p.requested for p in self.value.pending if p.requested < self.requested)
         return Dot(pl.lit(int(self.requested), pl.Int64), place, pl.lit(pending))
 
@@ -271,8 +301,9 @@ class Statements:
 
     def rehearse(self) -> None:
         """Let payloads show all rows, so that failures come before the schema grows."""
-        for _, states in precombine(self.collected, self.merging.rule).rows if self.collected else ():
-            self.merging.rule.show(states)
+        for statements, _ in self.in_parts():
+            for _, states in precombine(statements, self.merging.rule).rows if statements else ():
+                self.merging.rule.show(states)
 
     def _grown(self, written: pa.Schema) -> TableSchema:
         # A payload may accept values of another type; the column keeps its own.
@@ -359,6 +390,12 @@ class Statements:
                 )
 
 
+def _lifted(rows: pl.DataFrame, columns: Sequence[str], merging: Merging, dot: Dot) -> RowsWrite:
+    lifted = lift(rows.select(columns), merging, dot)
+    keys = rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
+    return RowsWrite(lifted.hstack(keys), tuple(lifted.columns))
+
+
 def means_alike(one: Timeline, other: Timeline) -> bool:
     """Return True if both versions accept the same rows, in the same columns."""
     return (one.schema, one.rules, one.alterations, one.added) == (
@@ -387,7 +424,7 @@ def first_place(task: int | None, rows: int) -> int:
 
 def has_places(task: int, rows: int) -> bool:
     """Return True if each row of a task gets its own place."""
-    return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= _PLACES
+    return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= PLACES_MAX
 
 
 def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:

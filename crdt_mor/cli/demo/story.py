@@ -10,12 +10,8 @@ The processes share no lock and no message, only the table.
 
 A write is ordered by its *request*, so it follows everything that its process read at the begin.
 
-No plain tail number is left. A late delivery wins over an encryption requested before it, so every pass encrypts all
-plain numbers again. The last pass begins on a snapshot with the last day. Ingest has closed all late deliveries before
-that day, so this pass follows every write of a plain number.
-
-Every correction stands. Each day is corrected once, `old_after` days after its flight. All of ingest's writes to the
-day are complete by then: a late delivery takes `late_days`, which is shorter.
+No plain tail number is left: every pass encrypts all plain numbers again, and the last one follows all late deliveries.
+Every correction stands: it comes `old_after` days after a flight, and a late delivery takes only `late_days`.
 """
 
 from __future__ import annotations
