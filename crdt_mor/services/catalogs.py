@@ -38,15 +38,18 @@ class Registered:
         action: `registered` for a new entry, `moved`, or `unchanged`.
         version: The version of the table that the entry shows.
         uri: The address in the entry: of the metadata file, or of the table for Hudi.
+        replaced: The snapshot that another engine wrote and this call replaced; None without one.
     """
 
     name: str
     action: Literal["registered", "moved", "unchanged"]
     version: int
     uri: str
+    replaced: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} {self.action}: the catalog shows version {self.version}. uri={self.uri}"
+        lost = "" if self.replaced is None else f"; replaced snapshot {self.replaced}, which another engine wrote"
+        return f"{self.name} {self.action}: the catalog shows version {self.version}{lost}. uri={self.uri}"
 
 
 def register(session: Session, catalog: Catalog, name: str, format: str) -> Registered:
@@ -150,7 +153,7 @@ def _pointed(
             "the mirror has Iceberg's format version 3, for which pyiceberg moves entries only in REST catalogs: "
             f"register there. catalog={catalog.name} name={_name(entry)!r} cause={error}"
         ) from error
-    return _told(catalog.load_table(identifier), "moved") if is_first else None
+    return _told(catalog.load_table(identifier), "moved", _foreign(entry)) if is_first else None
 
 
 def _location(catalog: Catalog, uri: str) -> str:
@@ -231,8 +234,15 @@ def _committed(catalog: Catalog, entry: Entry, missing: tuple[Any, ...]) -> bool
     return True
 
 
-def _told(entry: Entry, action: Action) -> Registered:
-    return Registered(_name(entry), action, int(entry.properties[VERSION]), entry.metadata_location)
+def _told(entry: Entry, action: Action, replaced: int | None = None) -> Registered:
+    return Registered(_name(entry), action, int(entry.properties[VERSION]), entry.metadata_location, replaced)
+
+
+def _foreign(entry: Entry) -> int | None:
+    """Return the current snapshot if another engine wrote it."""
+    current = entry.current_snapshot()
+    is_ours = current is None or (current.summary is not None and VERSION in current.summary.additional_properties)
+    return None if current is None or is_ours else current.snapshot_id
 
 
 def _name(entry: Entry) -> str:

@@ -66,7 +66,7 @@ def test_register_again_after_commits_shows_the_rows_of_the_scan(catalog: Any, t
         table.mirror("iceberg")  # the entry lags by more than one snapshot
         table.delete(keys=[turn + 10])
         done = table.maintenance.register(catalog, NAME)
-        assert (done.action, done.version) == ("moved", table.version)
+        assert (done.action, done.version, done.replaced) == ("moved", table.version, None)
         assert shown(catalog) == scanned(table)
     assert catalog.load_table(NAME).properties["gc.enabled"] == "false"
     assert scanned(Table.from_catalog(catalog, NAME)) == scanned(table)
@@ -90,9 +90,12 @@ def test_register_after_a_write_and_a_property_of_another_engine_restores_both(c
     with pytest.warns(UserWarning, match="copy-on-write"):
         entry.delete("id < 100000")
     assert shown(catalog) != scanned(table)
+    written = catalog.load_table(NAME).current_snapshot().snapshot_id
     table.upsert(rows([5], 9))
 
-    assert table.maintenance.register(catalog, NAME).action == "moved"
+    done = table.maintenance.register(catalog, NAME)
+    assert (done.action, done.replaced) == ("moved", written)
+    assert f"replaced snapshot {written}, which another engine wrote" in str(done)
 
     assert shown(catalog) == scanned(table)
     assert catalog.load_table(NAME).properties["gc.enabled"] == "false"
