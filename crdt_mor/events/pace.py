@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -47,6 +48,7 @@ class Pace:
         self._lock = threading.Lock()
         self._upkept_ms = 0
         self._projected = -1
+        self._has_published = False
         self._looked_ms = 0
         self._partitions: dict[str, None] = {}
         self.crowd = crowd
@@ -74,14 +76,23 @@ class Pace:
         is_far = self._handle.is_far
         return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd)
 
+    def of_service(self, *, looked: bool) -> Shortcuts:
+        """Return the shortcuts of an event without posts, after the known tail."""
+        return replace(self.shortcuts(self._projected), looked=looked, crowd=None)
+
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
+        self.projected(value, shortcuts)
+        self._has_published = True
+        self._looked_ms = self._handle.environment.now_ms()
+        return value
+
+    def projected(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
         """Remember a projected value, and check its late files in the background, at the latest before the process
         ends.
         """
         self._handle.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
-            self._looked_ms = self._handle.environment.now_ms()
         if shortcuts.late:
             afterwards(self._handle.store, partial(self._look_again, tuple(shortcuts.late)))
         return value
@@ -107,7 +118,7 @@ class Pace:
 
     @property
     def has_published(self) -> bool:
-        return self._projected >= 0
+        return self._has_published
 
     def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
         """Return the metadata paths of partitions in which this session saw a data file."""

@@ -19,9 +19,9 @@ from crdt_mor.ground.observing_events import PlanEvent
 from crdt_mor.hudi.actions import P, PlannedAction, planned_action
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.log.deciding import deciding
-from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
+from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up_in, may_be_dropped
 from crdt_mor.log.paths import plan_path
-from crdt_mor.log.publish import Publisher
+from crdt_mor.log.publish import NO_SHORTCUTS, Publisher, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
 from crdt_mor.log.stopping import require_present
 from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
@@ -37,6 +37,7 @@ def schedule(
     known_tail: Timeline,
     action: PlannedAction[P],
     plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
+    shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[tuple[Timeline, P | None]]:
     """Schedule the plan that follows from the tail; None if there is nothing to do.
 
@@ -44,7 +45,7 @@ def schedule(
     these.
     """
     nonce = yield Nonce()
-    written: list[str] = []
+    written: dict[str, bytes] = {}
     named = ""  # the path of the opened plan, unless cancelled
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
@@ -60,12 +61,12 @@ def schedule(
             return None
         assert taken.isdisjoint(plan.file_groups), "a file group has at most one open plan"
         path = named = plan_path(plan.barrier, nonce)
-        yield from put_surely(Put(path, plan.encode()))
-        written.append(path)
+        written[path] = plan.encode()
+        yield from put_surely(Put(path, written[path]))
         return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
 
     try:
-        value = yield from publisher.publish(derive, known_tail)
+        value = yield from publisher.publish(derive, known_tail, shortcuts)
     except (TableReplacedError, TableNotFoundError):
         yield from delete_if_table_is_gone(known_tail, written)
         raise
@@ -75,9 +76,8 @@ def schedule(
             yield Delete(path)  # a lost attempt; completed plans are swept
     if scheduled is None:
         return value, None
-    with deciding(is_made=True):
-        plan = cast("P | None", (yield from read_plan(value, scheduled)))
-    groups = len(plan.file_groups) if plan is not None else 0
+    plan = action.decode(written[scheduled.path], scheduled.path)
+    groups = len(plan.file_groups)
     publisher.tell(PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups))
     return value, plan
 
@@ -118,9 +118,14 @@ def keep_outputs(known_tail: Timeline, barrier: InstantTime, outputs: Iterable[s
 
     An executor calls this after its puts: a cancel deletes only outputs put before its listing.
     """
-    if not (yield from is_given_up(barrier, known_tail)):
+    return (yield from keep_outputs_in((yield from find_tail(known_tail)), barrier, outputs))
+
+
+def keep_outputs_in(tail: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
+    """Do `keep_outputs` by a tail found after the puts."""
+    if not (yield from is_given_up_in(barrier, tail)):
         return True
-    if may_be_dropped(barrier, (yield from find_tail(known_tail))):
+    if may_be_dropped(barrier, (yield from find_tail(tail))):
         return False  # a savepoint of Hudi may need a completed plan's outputs; others are swept
     for path in outputs:
         yield Delete(path)
@@ -133,6 +138,7 @@ def complete(
     barrier: InstantTime,
     files: Sequence[DataFile],
     author: Author | None = None,
+    shortcuts: Shortcuts = NO_SHORTCUTS,
     *,
     drops_commits: bool = True,
 ) -> Steps[tuple[Timeline, Completion | None]]:
@@ -157,7 +163,7 @@ def complete(
         droppable = None if plan is None or not drops_commits else _droppable(tail, action.deletion(plan))
         return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author, droppable)
 
-    value = yield from publisher.publish(derive, known_tail)
+    value = yield from publisher.publish(derive, known_tail, shortcuts)
     if open_plan is not None:
         publisher.tell(
             PlanEvent(

@@ -29,6 +29,7 @@ from crdt_mor.hudi.restore import HudiFiles, drop, dropped_by_restores, hudi_fil
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path, only_own
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import (
     Delete,
     GetStat,
@@ -72,7 +73,7 @@ def upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> S
 
 def upkeep_and_adoption(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[Timeline]:
     tail = yield from upkeep(publisher, known_tail, expiry_ms)
-    return (yield from adopt(publisher, tail))
+    return (yield from adopt(publisher, tail, Shortcuts(looked=True)))
 
 
 def timed_upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:

@@ -43,6 +43,7 @@ from crdt_mor.hudi.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import OWN_FOLDER, version_path
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
@@ -225,7 +226,7 @@ def require_own_history(projector: Projector, value: Timeline, refusal: str) -> 
         value = newest
 
 
-def adopt(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline]:
+def adopt(publisher: TablePublisher, known_tail: Timeline, shortcuts: Shortcuts = NO_SHORTCUTS) -> Steps[Timeline]:
     """Adopt Hudi's instants, and cancel open plans that would hide them."""
     nonce = yield Nonce()
     adoption: AdoptionEvent | None = None
@@ -235,7 +236,7 @@ def adopt(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline]:
         event, adoption = yield from adopting(publisher.projector, tail, nonce, wall_ms)
         return event
 
-    value = yield from publisher.publish(derive, known_tail)
+    value = yield from publisher.publish(derive, known_tail, shortcuts)
     if adoption is not None:
         publisher.tell(adoption)
         yield from remove_own_outputs(value)

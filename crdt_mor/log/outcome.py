@@ -38,11 +38,6 @@ def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
         return None
 
 
-def is_given_up(instant: InstantTime, known_tail: Timeline) -> Steps[bool]:
-    tail = yield from find_tail(known_tail)
-    return (yield from is_given_up_in(instant, tail))
-
-
 def is_given_up_in(instant: InstantTime, tail: Timeline) -> Steps[bool]:
     """Return True if a once pending instant is rolled back, cancelled or forgotten. Nobody needs a forgotten commit's
     files.

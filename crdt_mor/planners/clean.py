@@ -38,7 +38,6 @@ PLAN_FORMAT: Final = 1
 CLOCKS_APART_MAX_MS: Final = 60_000
 """Maximum trusted lead of the table's clock over the store's."""
 
-PART_FILES: Final = 1000
 _REORGANISE: Final = frozenset({"COMPACT", LOG_COMPACT, "CLUSTER", "INDEX"})
 
 
@@ -206,9 +205,7 @@ class CleanPlan:
         return max([self.retention.since, *(mark for _, mark in self.retention.groups)])
 
     def parts(self) -> list[CleanPlan]:
-        """Split the plan for several executors; only the whole can be completed."""
-        cuts = range(0, len(self.files), PART_FILES)
-        return [replace(self, files=self.files[start : start + PART_FILES]) for start in cuts]
+        return [self]
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
         if files:

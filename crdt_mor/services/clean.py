@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.events import write
 from crdt_mor.events.session import Session
 from crdt_mor.format.clean import decode_savepoint
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
@@ -205,7 +206,9 @@ def finish(session: Session, plan: CleanPlan) -> Finished:
     session.require_table(plan.table_id)
     named = _named_meanwhile(session, plan)
     going = replace(plan, files=tuple(file for file in plan.files if file.path not in named))
-    gone = [file for part in in_threads(lambda part: _delete(session, part), going.parts()) for file in part]
+    delete = partial(_is_deleted, session)
+    deleted = in_threads(delete, going.files, REQUESTS) if session.is_far else map(delete, going.files)
+    gone = [file for file, is_gone in zip(going.files, deleted, strict=True) if is_gone]
     spared = len(plan.files) - len(going.files)
     service.complete(session, plan, [], drops_commits=not spared)
     return Finished(gone, spared, len(going.files) - len(gone))
@@ -220,16 +223,13 @@ def _named_meanwhile(session: Session, plan: CleanPlan) -> frozenset[str]:
     return left & files_needed(session) if left else left
 
 
-def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
-    """Delete the files of one part of a plan, whose event is known to be genuine."""
-    gone: list[DataFile] = []
-    for file in part.files:
-        try:
-            session.store.delete(file.path)
-        except (StorageUnavailableError, UnsupportedFeatureError):
-            continue  # another user's, or behind a link: a user with permission deletes it later
-        gone.append(file)
-    return gone
+def _is_deleted(session: Session, file: DataFile) -> bool:
+    """Delete a file of a plan, whose event is known to be genuine."""
+    try:
+        session.store.delete(file.path)
+    except (StorageUnavailableError, UnsupportedFeatureError):
+        return False  # another user's, or behind a link: a user with permission deletes it later
+    return True
 
 
 def _require(session: Session) -> None:

@@ -41,13 +41,13 @@ class Finished:
 
 
 def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts | None = None) -> Finished:
-    session.require_table(plan.table_id)
     failed: list[tuple[GroupInput, CrdtMorError]] = []
     left: CompactionPlan | None = plan
     while left is not None:
         executed = _executed(session, left, execute_parts)
         if not executed.failed:
-            return Finished(left, service.complete(session, left, executed.files), _standing(session, failed))
+            completion = service.complete(session, left, executed.files, looked=execute_parts is None)
+            return Finished(left, completion, _standing(session, failed))
         failed += [(part.groups[0], error) for part, error in executed.failed]
         service.cancel(session, left.barrier)
         groups = {(group.partition, group.file_id) for group, _ in failed}
@@ -76,6 +76,7 @@ def _executed(
 ) -> service.Executed[CompactionPlan]:
     if execute_parts is None:
         return service.execute(session, compaction(), plan)
+    session.require_table(plan.table_id)
     parts = replace(plan, payloads=session.payloads()).parts()
     return service.executed_parts(parts, execute_parts(parts))
 

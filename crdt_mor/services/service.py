@@ -28,9 +28,11 @@ from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep
 from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import PartEvent, PlanEvent
-from crdt_mor.ground.threads import THREADS, in_threads
+from crdt_mor.ground.threads import REQUESTS, THREADS, WEIGHT_MAX, in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import P, PlannedAction
+from crdt_mor.log.outcome import is_given_up_in
+from crdt_mor.log.tail import table_replaced
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -58,10 +60,12 @@ class Planner(Generic[P]):
 class Service(Planner[P]):
     """A service that writes files.
 
-    `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads.
+    `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads. `held`
+    returns the memory of a part.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
+    held: Callable[[P], int]
 
 
 def schedule(session: Session, service: Planner[P]) -> P | None:
@@ -71,9 +75,11 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
     session.start()
     # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
     tail = session.run(sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms))
-
-    value, plan = session.run(plans.schedule(publisher, tail, service.action, partial(service.plan, session)))
-    session.remember(value)
+    session.pace.projected(tail)
+    shortcuts = session.pace.of_service(looked=True)
+    planning = plans.schedule(publisher, tail, service.action, partial(service.plan, session), shortcuts)
+    value, plan = session.run(planning)
+    session.pace.projected(value, shortcuts)
     return plan
 
 
@@ -104,7 +110,8 @@ def is_of_files(error: BaseException) -> bool:
 
 def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
     """Write a plan's outputs, or find those of another executor. A cancelled plan leaves none."""
-    session.require_table(plan.table_id)
+    if session.known_tail().find_plan(plan.barrier) is None:
+        session.require_table(plan.table_id)
     started_ms = session.environment.now_ms()
     parts = plan.parts()
     # A few parts share all threads; with many parts, more threads would only use more memory.
@@ -118,7 +125,9 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
                 return error
             raise
 
-    executed = executed_parts(parts, in_threads(outcome, parts))
+    at_once = REQUESTS if session.is_far else THREADS
+    weight = partial(_weight, service)
+    executed = executed_parts(parts, in_threads(outcome, parts, at_once, weight))
     files = executed.files
     if files and not executed.failed:
         session.publisher.tell(
@@ -129,6 +138,11 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
             )
         )  # fmt: skip
     return executed
+
+
+def _weight(service: Service[P], part: P) -> int:
+    """Return the memory of a part, but let large parts use all processors."""
+    return min(service.held(part), WEIGHT_MAX // THREADS)
 
 
 def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:
@@ -146,7 +160,7 @@ def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtM
 
 
 def _execute_part(session: Session, service: Service[P], part: P, threads: int, parts: int) -> list[DataFile]:
-    if not session.run(plans.keep_outputs(session.known_tail(), part.barrier, [])):
+    if session.run(is_given_up_in(part.barrier, session.known_tail())):
         return []
     try:
         with staging():
@@ -155,10 +169,10 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         if session.tail().find_plan(part.barrier) is not None:
             raise
         return []  # the plan ended meanwhile, and a clean removed the files that it replaced
-    kept = session.run(plans.keep_outputs(session.known_tail(), part.barrier, [file.path for file in files]))
-    if not kept:
+    tail = session.tail()
+    if not session.run(plans.keep_outputs_in(tail, part.barrier, [file.path for file in files])):
         return []
-    _remove_erased(session, part.barrier, files)
+    _remove_erased(session, tail, part.barrier, files)
     session.publisher.tell(
         PartEvent(
             barrier=part.barrier, action=service.action.name, parts=parts, rows=sum(file.rows for file in files),
@@ -168,12 +182,11 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
     return files
 
 
-def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> None:
+def _remove_erased(session: Session, value: Timeline, barrier: InstantTime, files: Sequence[DataFile]) -> None:
     """Delete outputs that were put after an erasure had removed them.
 
     A sleeping executor may not know of the erasure, and no other process would look at its files again.
     """
-    value = session.tail()
     marks = dict(value.retention.groups)
     if value.find_plan(barrier) is not None or marks.keys().isdisjoint(file.group for file in files):
         return
@@ -184,19 +197,24 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
             session.store.make_durable(file.path)
 
 
-def complete(session: Session, plan: P, files: Sequence[DataFile], *, drops_commits: bool = True) -> Completion | None:
+def complete(
+    session: Session, plan: P, files: Sequence[DataFile], *, looked: bool = False, drops_commits: bool = True
+) -> Completion | None:
     """Publish the completion of a plan, with the files of all parts; None if it was cancelled.
 
-    drops_commits: False if files were left to a later plan.
+    looked: the known tail was the newest a moment ago. drops_commits: False if files were left to a later plan.
     """
-    session.require_table(plan.table_id)
-    tail = session.run(
-        adoption.adopt(session.publisher, session.known_tail())
-    )  # cancels a plan that would bury a commit
-    value, completion = session.run(
-        plans.complete(session.publisher, tail, plan.barrier, files, session.author(), drops_commits=drops_commits)
+    publisher, pace = session.publisher, session.pace
+    # Adoption cancels a plan that would bury a commit.
+    tail = pace.projected(session.run(adoption.adopt(publisher, session.known_tail(), pace.of_service(looked=looked))))
+    if plan.table_id not in (None, tail.table_id):
+        raise table_replaced(plan.table_id, tail.table_id)
+    shortcuts = pace.of_service(looked=True)
+    completing = plans.complete(
+        publisher, tail, plan.barrier, files, session.author(), shortcuts, drops_commits=drops_commits
     )
-    session.remember(value)
+    value, completion = session.run(completing)
+    pace.projected(value, shortcuts)
     return completion
 
 

@@ -20,8 +20,8 @@ def told_of(*actions: Action, table: Settings = TABLE) -> str:
 
 
 def test_a_process_that_is_told_of_a_move_may_fail_where_the_table_is_now() -> None:
-    told = told_of(MIGRATE, Action(10, "plan", 1, trouble=Trouble("fails", "call", 17)))
-    assert "plan, which ends with StorageUnavailableError; the store fails at its call number 17, read .hoodie" in told
+    told = told_of(MIGRATE, Action(10, "plan", 1, trouble=Trouble("fails", "call", 13)))
+    assert "plan, which ends with StorageUnavailableError; the store fails at its call number 13, read .hoodie" in told
 
 
 def test_a_write_that_has_landed_when_the_table_moves_is_no_repeat() -> None:
