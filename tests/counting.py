@@ -188,10 +188,13 @@ class _Library:
         self._note_pages(prefix, len(found["objects"]) + len(found["common_prefixes"]))
         return found
 
-    def list(self, client: MemoryStore, prefix: str | None, *, chunk_size: int) -> Iterator[Any]:
-        pages = list(obstore.list(client, prefix, chunk_size=chunk_size))
-        self._note_pages(prefix, sum(map(len, pages)))
-        yield from pages
+    def list(
+        self, client: MemoryStore, prefix: str | None, *, chunk_size: int, offset: str | None = None
+    ) -> Iterator[Any]:
+        pages = list(obstore.list(client, prefix, chunk_size=chunk_size, offset=offset))
+        for page in pages or [[]]:
+            self._note_pages(prefix, len(page))
+            yield page
 
     def _note_pages(self, prefix: str | None, found: int) -> None:
         for _ in range(max(1, -(-found // PAGE))):

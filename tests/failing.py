@@ -190,6 +190,8 @@ class _Library:
         self._before(Request("LIST", prefix or ""))
         return obstore.list_with_delimiter(client, prefix)
 
-    def list(self, client: MemoryStore, prefix: str | None, *, chunk_size: int) -> Iterator[Any]:
+    def list(
+        self, client: MemoryStore, prefix: str | None, *, chunk_size: int, offset: str | None = None
+    ) -> Iterator[Any]:
         self._before(Request("LIST", prefix or ""))
-        yield from obstore.list(client, prefix, chunk_size=chunk_size)
+        yield from obstore.list(client, prefix, chunk_size=chunk_size, offset=offset)

@@ -197,8 +197,8 @@ class HotBucket:
         start = f"{prefix}/"
         return {"objects": [self._meta(key) for key in self._below(start) if "/" not in key.removeprefix(start)]}
 
-    def list(self, client: str, prefix: str | None, *, chunk_size: int) -> Iterator[Any]:
-        yield [] if self._is_page() else [self._meta(key) for key in self._below(f"{prefix}/")]
+    def list(self, client: str, prefix: str | None, *, chunk_size: int, offset: str = "") -> Iterator[Any]:
+        yield [] if self._is_page() else [self._meta(key) for key in self._below(f"{prefix}/") if key > offset]
 
     def _is_page(self) -> bool:
         """Let the time of a request pass; whether a login page answers it."""

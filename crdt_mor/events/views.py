@@ -34,7 +34,7 @@ from crdt_mor.model.restore import restored_since
 from crdt_mor.model.slices import Fold, Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
-from crdt_mor.store.protocol import Stat, side_by_side
+from crdt_mor.store.protocol import Stat, numbered, side_by_side
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Views:
         handle = self._handle
         begun = self._look.begun_files
         if begun is None:
-            begun = begun_files(handle.known_tail(), handle.store.list(handle.publisher.projector.folder))
+            begun = begun_files(handle.known_tail(), numbered(handle.store, handle.publisher.projector.folder))
             self._look = replace(self._look, begun_files=begun)
         return bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
 
@@ -186,7 +186,7 @@ class Views:
     def _look_at_hudi(self, tail: Timeline, listed: Sequence[Stat] | None) -> HudiCompletions:
         began_ms = self._handle.environment.now_ms()
         if listed is None:
-            listed = self._handle.store.list(self._handle.publisher.projector.folder)
+            listed = numbered(self._handle.store, self._handle.publisher.projector.folder)
         foreign = self._foreign_completions(tail, listed)
         now_ms = self._handle.environment.now_ms()
         self._look = HudiLook(

@@ -83,7 +83,7 @@ def foreign_completions(
     `value`.
     """
     cache = {} if cache is None else cache
-    names: Sequence[Stat] = (yield List(projector.folder)) if listed is None else listed
+    names: Sequence[Stat] = (yield List(projector.folder, numbered=True)) if listed is None else listed
     if projector.config.layout_one:
         found = yield from instants_of_layout_one(projector.config, projector.folder, names, cache)
         return _foreign(projector, value, found)

@@ -176,7 +176,7 @@ class Projector:
         If an output stays, the plan stays for a sweep. A plan that Hudi executed stays and is adopted.
         """
         try:
-            listed: list[Stat] = yield List(self.folder)
+            listed: list[Stat] = yield List(self.folder, numbered=True)
             if barrier in ended_in(timeline_file_name(stat.path) for stat in listed):
                 return
             files: list[Stat] = yield Walk()

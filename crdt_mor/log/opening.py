@@ -67,7 +67,8 @@ def find_opened_tail(store: Bucket, first: FirstLook, hudi: str) -> FoundTail | 
         )
     names = unread(tail)
     again, versions, properties, instants, *parts = _at_once(
-        lambda: store.read(path), lambda: versions_in(store), lambda: properties_in(store), lambda: store.list(hudi),
+        lambda: store.read(path), lambda: versions_in(store), lambda: properties_in(store),
+        lambda: store.numbered(hudi),
         *(partial(store.read, segment_path(name)) for name in names),
     )  # fmt: skip
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:

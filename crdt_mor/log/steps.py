@@ -17,7 +17,7 @@ from crdt_mor.ground.clock import Environment
 from crdt_mor.log.paths import outside_other_tables
 from crdt_mor.store.absences import LOOKS, contradicted, folder_of
 from crdt_mor.store.paths import one_of_each_folder
-from crdt_mor.store.protocol import Durable, Stat, Store, side_by_side
+from crdt_mor.store.protocol import Durable, Stat, Store, numbered, side_by_side
 
 T = TypeVar("T")
 
@@ -61,9 +61,10 @@ class GetStat:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """-> list[Stat], directly in the folder, by path."""
+    """-> list[Stat], directly in the folder, by path. numbered: only names that begin with a digit."""
 
     folder: str
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +251,8 @@ def _look(
             return store.read(path)
         case GetStat(path):
             return store.stat(path)
-        case List(folder):
-            return store.list(folder)
+        case List(folder, is_numbered):
+            return numbered(store, folder) if is_numbered else store.list(folder)
         case Walk(folder):
             return outside_other_tables(store.walk(folder))
         case Now():

@@ -18,7 +18,7 @@ from crdt_mor.log.segments import SegmentGoneError, with_objects
 from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Together
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.store.protocol import Stat, Store
+from crdt_mor.store.protocol import Stat, Store, numbered
 
 Tail = NewType("Tail", Timeline)
 """The newest value when a process looked: it contains the outcome of the process's event, and maybe later events."""
@@ -38,11 +38,11 @@ _AHEAD = 2
 
 
 def listed_versions() -> Steps[list[Stat]]:
-    return _versions((yield List(VERSIONS)))
+    return _versions((yield List(VERSIONS, numbered=True)))
 
 
 def versions_in(store: Store) -> list[Stat]:
-    return _versions(store.list(VERSIONS))
+    return _versions(numbered(store, VERSIONS))
 
 
 def _versions(listed: Sequence[Stat]) -> list[Stat]:

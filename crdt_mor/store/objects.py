@@ -30,6 +30,9 @@ from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets
 
+PAGE: Final = 1_000
+"""Objects that a provider lists in one answer."""
+
 COPIED_HERE_MAX: Final = 4 << 20
 """Bytes up to which a copy goes through this process: a lost reply then differs from a lost race."""
 
@@ -126,12 +129,30 @@ class ObjectStore:
         )
         return self._stats([] if isinstance(found, Failure) else found)
 
+    def numbered(self, folder: str) -> builtins.list[Stat]:
+        """Read no page after the digits. S3 Express lists in no order and is read to the end."""
+        start = f"{self._place.key(folder_path(folder))}/"
+        is_ordered = "aws_s3_express" not in self._options
+
+        def pages() -> builtins.list[Any]:
+            found: builtins.list[Any] = []
+            for page in obstore.list(self._clients.brief(), start[:-1], offset=f"{start}0", chunk_size=PAGE):
+                found += page
+                paths = [meta["path"] for meta in found]
+                if paths and is_ordered and paths[-1] >= f"{start}:" and paths == sorted(paths):
+                    break
+            names = ((meta["path"].removeprefix(start), meta) for meta in found)
+            return [meta for name, meta in names if "0" <= name < ":" and "/" not in name]
+
+        found = self._requests.send("list", folder, pages)
+        return self._stats([] if isinstance(found, Failure) else found)
+
     def walk(self, folder: str) -> builtins.list[Stat]:
         folder = folder_path(folder)
         prefix = self._place.key(folder) or None
 
         def pages() -> builtins.list[Any]:
-            return [meta for page in obstore.list(self._clients.brief(), prefix, chunk_size=1000) for meta in page]
+            return [meta for page in obstore.list(self._clients.brief(), prefix, chunk_size=PAGE) for meta in page]
 
         found = self._requests.send("walk", folder, pages)
         stats = self._stats([] if isinstance(found, Failure) else found)

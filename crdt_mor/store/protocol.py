@@ -130,6 +130,10 @@ class Bucket(Store, Protocol):
         """Copy the object at a path from another bucket, as `copy`; None if the bytes must pass through here."""
         ...
 
+    def numbered(self, folder: str) -> builtins.list[Stat]:
+        """Return the objects directly in `folder` whose names begin with a digit, by path."""
+        ...
+
     def probe(self) -> None:
         """Raise `UnsupportedFeatureError` unless exactly one of many simultaneous puts succeeds."""
         ...
@@ -154,6 +158,13 @@ def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:
     On a disk a call ends sooner than a thread begins.
     """
     return store.side_by_side(calls) if is_bucket(store) else [call() for call in calls]
+
+
+def numbered(store: Store, folder: str) -> list[Stat]:
+    """Return the objects directly in `folder` whose names begin with a digit. Others cost a bucket at most a page."""
+    if is_bucket(store):
+        return store.numbered(folder)
+    return [stat for stat in store.list(folder) if "0" <= stat.path.rpartition("/")[2] < ":"]
 
 
 def afterwards(store: Store, call: Callable[[], None]) -> None:
