@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.log.steps import Delete, GetStat, List, Put, Steps
+from crdt_mor.mirror.bitmaps import FRAME_BYTES
 from crdt_mor.mirror.bounds import bounds_of
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.delta_log import (
@@ -46,8 +47,8 @@ from crdt_mor.mirror.delta_types import (
     stands,
 )
 from crdt_mor.mirror.delta_upkeep import checkpointed, forgotten
-from crdt_mor.mirror.delta_vectors import VectorFile, digest, put_vectors
-from crdt_mor.mirror.files import FOLDER, DeadFile
+from crdt_mor.mirror.delta_vectors import VectorFile, digest, path_of, put_vectors
+from crdt_mor.mirror.files import FOLDER, Blob, DeadFile, NamedFile
 from crdt_mor.mirror.refresh import AS_OF, TYPES, VERSION, Change, Committed, Head, Moment, Written, put_first
 from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -85,6 +86,15 @@ class Delta:
     def head(self) -> Steps[Head | None]:
         state = yield from read_state()
         return None if state is None else _head(state)
+
+    def files(self, head: Head) -> Iterable[NamedFile]:
+        assert isinstance(head.state, LogState)
+        for file in head.state.files.values():
+            group, rows = _group(file) or ("", ""), json.loads(file["stats"])["numRecords"]
+            yield NamedFile(group, "rows" if _is_ours(file) else "base", unquote(file["path"]), file["size"], rows)
+            if vector := file.get("deletionVector"):
+                place = Blob(vector["offset"], vector["sizeInBytes"] + FRAME_BYTES)
+                yield NamedFile(group, "deletes", path_of(vector), None, vector["cardinality"], place)
 
     def repair(self, head: Head) -> Steps[None]:  # noqa: ARG002 - of the protocol
         yield from ()
@@ -323,7 +333,7 @@ def _json_up(value: Any) -> Any:
 def _put_next(before: int, data: bytes, files: Sequence[str]) -> Steps[bool]:
     """Put the version after another; True if it is this process's, and the version before still stands.
 
-    A process that slept may find the name of an expired version free, below a checkpoint, where no reader looks.
+    A process that slept may find an expired name free, where no reader looks.
     """
     path = commit_path(before + 1)
     if not (yield from put_first(Put(path, data, after=files, decides=True))):

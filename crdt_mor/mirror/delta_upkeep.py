@@ -26,6 +26,7 @@ from crdt_mor.mirror.delta_log import (
     read_versions,
 )
 from crdt_mor.mirror.delta_vectors import path_of
+from crdt_mor.mirror.files import Sizes
 from crdt_mor.mirror.refresh import Objects
 from crdt_mor.store.protocol import Stat
 
@@ -86,14 +87,14 @@ def _first_kept(listed: Iterable[Stat], newest: int, now_ms: int) -> int:
     return max((n for n in checkpoints(by_path.values()) if n <= newest - KEPT_COUNT and is_old(n)), default=0)
 
 
-def files_needed() -> Steps[frozenset[str]]:
-    """Return the paths of all files that kept versions of a Delta mirror name, base files of the table too."""
+def files_needed() -> Steps[Sizes]:
+    """Return all files that kept versions of a Delta mirror name, base files of the table too."""
     versions = yield from read_versions()
-    return frozenset(path for file in versions for path in _paths(file))
+    return {path: size for file in versions for path, size in _sizes(file)}
 
 
-def _paths(file: Mapping[str, Any]) -> Iterable[str]:
-    yield unquote(file["path"])
+def _sizes(file: Mapping[str, Any]) -> Iterable[tuple[str, int | None]]:
+    yield unquote(file["path"]), file["size"]
     vector = file.get("deletionVector")
     if vector and vector.get("storageType") == "u":
-        yield path_of(vector)
+        yield path_of(vector), None

@@ -9,8 +9,9 @@ processes apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from crdt_mor.format.base_file import CALENDAR
 from crdt_mor.log.steps import Nonce, Put, Steps, put_surely
 from crdt_mor.mirror.slices import SliceKey
+from crdt_mor.model.timeline_parts import FileGroup
 
 FOLDER: Final = ".mirror"
 
@@ -34,11 +36,27 @@ class RowFile:
     footer: pq.FileMetaData
 
 
+Sizes = Mapping[str, int | None]
+"""Paths of files, and their sizes if the metadata states them."""
+
+
 class Blob(NamedTuple):
     """The place of a deletion vector in a file."""
 
     offset: int
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file of a mirror's head. rows: of a file of dead rows, their number."""
+
+    group: FileGroup
+    kind: Literal["base", "rows", "deletes"]
+    path: str
+    size: int | None
+    rows: int
+    blob: Blob | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.log.steps import Delete, GetStat, Nonce, Put, Read, Steps, put_all_surely, put_surely
 from crdt_mor.mirror import iceberg_metadata as metadata
 from crdt_mor.mirror.columns import MirrorColumn
-from crdt_mor.mirror.files import DeadFile, encoded, file_path
+from crdt_mor.mirror.files import DeadFile, NamedFile, encoded, file_path
 from crdt_mor.mirror.iceberg_bounds import bounded, bounds_of
 from crdt_mor.mirror.iceberg_manifests import (
     AVRO_OF,
@@ -114,6 +114,11 @@ class Iceberg:
             {key.group: key.files for key in keys_shown(state.manifests)}, json.loads(own.get(TYPES, "{}")),
             "vectors" if format_version >= VERSIONS["vectors"] else "positions", is_ours, state,
         )  # fmt: skip
+
+    def files(self, head: Head) -> Iterable[NamedFile]:
+        assert isinstance(head.state, State)
+        for entry in (entry for manifest in head.state.manifests for entry in manifest.entries):
+            yield NamedFile(entry.of[:2], entry.stream, entry.path, entry.size, entry.rows, entry.blob)
 
     def repair(self, head: Head) -> Steps[None]:
         yield from _point_at(head.number)
@@ -297,7 +302,7 @@ def _totals(manifests: Iterable[Manifest]) -> dict[str, str]:
 def _published(number: int, document: Json, files: Sequence[Put], of_slices: Sequence[str]) -> Steps[Committed | None]:
     """Put the manifests, then the metadata if absent. Return the new objects, or None if another process was first.
 
-    of_slices: paths of files that become durable before the metadata, as the manifests do.
+    of_slices: paths of files that become durable before the metadata.
     """
     yield from put_all_surely(files)
     data = json.dumps(document, separators=(",", ":")).encode()
@@ -312,10 +317,7 @@ def _published(number: int, document: Json, files: Sequence[Put], of_slices: Seq
 
 
 def _stands(number: int) -> Steps[bool]:
-    """Return False if the metadata file that a commit follows has expired.
-
-    The process slept meanwhile, and put its file under an expired number, where no reader looks.
-    """
+    """Return False if the metadata file before has expired: a process that slept put its file where no reader looks."""
     return number == 0 or (yield GetStat(metadata.metadata_path(number))) is not None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crdt_mor.log.steps import List, Read, Steps, Together, read_named
 from crdt_mor.mirror import iceberg_metadata as metadata
+from crdt_mor.mirror.files import Sizes
 from crdt_mor.mirror.iceberg_manifests import Manifest, read_list, read_manifest, relative
 from crdt_mor.mirror.iceberg_types import Json
 
@@ -70,8 +71,8 @@ def _manifests(root: str, snapshot: Json) -> Steps[tuple[Manifest, ...] | None]:
     return None if data is None else tuple(whole)
 
 
-def files_needed(root: str) -> Steps[frozenset[str]]:
-    """Return the paths of all files that kept snapshots name, base files and metadata too.
+def files_needed(root: str) -> Steps[Sizes]:
+    """Return all files that kept snapshots name, base files and metadata too.
 
     If other engines wrote the newest metadata, the newest of ours counts as well: the next refresh continues it.
     """
@@ -87,11 +88,11 @@ def files_needed(root: str) -> Steps[frozenset[str]]:
         lists |= set(_inside(root, [one["manifest-list"] for one in metadata.all_own(named)]))
         if found is not None and metadata.is_ours(found, number):
             break
-    return frozenset(paths | lists | (yield from _named_by(root, lists)))
+    return dict.fromkeys(paths | lists) | (yield from _named_by(root, lists))
 
 
-def _named_by(root: str, lists: Iterable[str]) -> Steps[frozenset[str]]:
-    """Return the paths of manifests and files that manifest lists name. Snapshots share most manifests."""
+def _named_by(root: str, lists: Iterable[str]) -> Steps[dict[str, int | None]]:
+    """Return the manifests and files that manifest lists name. Snapshots share most manifests."""
     listed: dict[str, Json] = {}
     for path in lists:
         data = yield from read_named(path)
@@ -99,7 +100,8 @@ def _named_by(root: str, lists: Iterable[str]) -> Steps[frozenset[str]]:
         listed |= {relative(root, one["manifest_path"]): one for one in records}
     contents: list[bytes | None] = (yield Together(tuple(map(Read, listed)))) if listed else []
     found = [read_manifest(root, one, data) for one, data in zip(listed.values(), contents, strict=True) if data]
-    return frozenset({*listed, *(entry.path for manifest in found for entry in manifest.entries)})
+    manifests: dict[str, int | None] = {path: one["manifest_length"] for path, one in listed.items()}
+    return manifests | {entry.path: entry.size for manifest in found for entry in manifest.entries}
 
 
 def _inside(root: str, addresses: Sequence[str]) -> Iterator[str]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from crdt_mor.errors import CommitUnknownError
 from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, Now, Pause, Put, Read, Steps, Together
 from crdt_mor.mirror.columns import MirrorColumn
-from crdt_mor.mirror.files import DeadFile, RowFile, put_rows
+from crdt_mor.mirror.files import DeadFile, NamedFile, RowFile, put_rows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline_parts import FileGroup
@@ -164,6 +164,10 @@ class Kind(Protocol):
 
     def head(self) -> Steps[Head | None]:
         """Read the newest metadata; None without any."""
+        ...
+
+    def files(self, head: Head) -> Iterable[NamedFile]:
+        """Return the files that a head of ours names."""
         ...
 
     def repair(self, head: Head) -> Steps[None]:

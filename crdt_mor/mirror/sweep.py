@@ -13,7 +13,7 @@ from typing import Final
 from crdt_mor.log.steps import Delete, List, Steps, StoreNow, Walk
 from crdt_mor.mirror import delta_upkeep, iceberg_read
 from crdt_mor.mirror.delta_vectors import FOLDER as VECTORS
-from crdt_mor.mirror.files import FOLDER
+from crdt_mor.mirror.files import FOLDER, Sizes
 from crdt_mor.mirror.iceberg_metadata import FOLDER as METADATA
 from crdt_mor.mirror.iceberg_metadata import number_of
 from crdt_mor.store.protocol import Stat
@@ -28,11 +28,11 @@ _OURS: Final = re.compile(
 """Some names have the table's version. Other files are a catalog's."""
 
 
-def files_needed(root: str) -> Steps[frozenset[str]]:
-    """Return the paths of all files that the kept versions of a table's mirrors name. root: the table's address."""
+def files_needed(root: str) -> Steps[Sizes]:
+    """Return all files that the kept versions of a table's mirrors name. root: the table's address."""
     of_delta = yield from delta_upkeep.files_needed()
     of_iceberg = yield from iceberg_read.files_needed(root)
-    return of_delta | of_iceberg
+    return {**of_delta, **of_iceberg}
 
 
 def sweep(root: str) -> Steps[int]:
@@ -59,7 +59,7 @@ def _listed() -> Steps[list[Stat]]:
 
 def _delete_unneeded(root: str, paths: Iterable[str]) -> Steps[int]:
     asked = [*paths]
-    needed = (yield from files_needed(root)) if asked else frozenset()
+    needed = (yield from files_needed(root)) if asked else {}
     gone = [path for path in asked if path not in needed]
     for path in gone:
         yield Delete(path)

@@ -131,7 +131,7 @@ def _has_lost_files(session: Session, snapshot: Snapshot) -> bool:
 
 
 def _is_there(session: Session, format: str) -> bool:
-    kind = _kind(session, session.known_tail(), format, None)
+    kind = kind_of(session, session.known_tail(), format)
     try:
         head = session.run(kind.head())
     except InvalidInputError:  # another table of Delta's
@@ -142,7 +142,7 @@ def _is_there(session: Session, format: str) -> bool:
 def shows_newest(session: Session, format: str) -> bool:
     """Return True if a refresh would find nothing to do."""
     snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
-    kind, moment = _kind(session, snapshot.value, format, None), moment_of(snapshot)
+    kind, moment = kind_of(session, snapshot.value, format), moment_of(snapshot)
     head = session.run(kind.head())
     return head is not None and shows(head, kind.like(head), moment)
 
@@ -151,7 +151,7 @@ def files_needed(session: Session, there: Collection[str] | None = None) -> froz
     """Return the files that kept versions of mirrors name. there: the table's files, if listed."""
     if there is not None and not any(path.startswith(_FOLDERS) for path in there):
         return frozenset()
-    return session.run(mirror_files(address_of(session.store, session.uri)))
+    return frozenset(session.run(mirror_files(address_of(session.store, session.uri))))
 
 
 def _check(format: str, deletes: str | None) -> None:
@@ -166,7 +166,7 @@ def _refreshed(
     session: Session, snapshot: Snapshot, format: str, deletes: str | None, *, anew: bool, forgets: bool = False
 ) -> Refreshed:
     return session.run(
-        refreshing(snapshot, _kind(session, snapshot.value, format, deletes), anew=anew, forgets=forgets)
+        refreshing(snapshot, kind_of(session, snapshot.value, format, deletes), anew=anew, forgets=forgets)
     )
 
 
@@ -193,7 +193,7 @@ def moment_of(snapshot: Snapshot) -> Moment:
     )
 
 
-def _kind(session: Session, value: Timeline, format: str, deletes: Any) -> Kind:
+def kind_of(session: Session, value: Timeline, format: str, deletes: Any = None) -> Kind:
     return Iceberg.of(session, value, deletes) if format == "iceberg" else Delta(deletes)
 
 

@@ -2,7 +2,7 @@
 
     verify_value   versions, segments, plans       verify_base   base files     verify_rows   keys, states, rules
     verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
-    verify_told    the bytes of its files          verify_groups   file groups
+    verify_told    the bytes of its files          verify_groups   file groups    verify_mirrors
 
 If the newest version no longer needs a missing file, a clean removed it, and this is no damage.
 """
@@ -31,6 +31,7 @@ from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgr
 from crdt_mor.services.verify_given import ahead, beside_in_bucket, read_object
 from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, bucket_of
 from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
+from crdt_mor.services.verify_mirrors import mirror_findings
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
 
 KEYS_NAMED: Final = 10
@@ -62,10 +63,10 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         return _unread(tuple(unreadable(session, error)))
     groups, is_deep = _Groups(), deep and session.config.ours
     is_known = all(finding.check != "segment" for finding in read.findings)
-    with beside_in_bucket(session, partial(_beside_groups, session, read)) as take_others:
+    with beside_in_bucket(session, partial(_beside_groups, session, read, deep=is_deep)) as take_others:
         if is_known:
             groups.read(session, on_progress or (lambda _: None), deep=is_deep)
-        older, told, settings = take_others()
+        older, told, others = take_others()
     not_looked_at = [_DELETED_KEYS, _STRANGE_FILES]
     not_looked_at += [] if is_known else [_ROWS]
     not_looked_at += [_PAST_OF_HUDI] if groups.has_hudis else []
@@ -75,7 +76,7 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     return Verification(
         read.value.version, groups.rows, groups.file_groups, groups.files, groups.bytes,
         read.objects + older.objects + told.objects,
-        (*settings, *read.findings, *older.findings, *told.findings.values(), *groups.findings),
+        (*others, *read.findings, *older.findings, *told.findings.values(), *groups.findings),
         (*older.hints, *told.hints, *groups.hints), groups.several, tuple(groups.some_keys), tuple(not_looked_at),
     )  # fmt: skip
 
@@ -89,11 +90,12 @@ def _reread_twice(session: Session) -> Reread:
         return reread(session)
 
 
-def _beside_groups(session: Session, read: Reread) -> tuple[Older, HudiReport, list[Finding]]:
-    """Hudi's timeline is compared only with an intact one."""
+def _beside_groups(session: Session, read: Reread, *, deep: bool) -> tuple[Older, HudiReport, list[Finding]]:
+    """Hudi's timeline and mirrors are compared only with an intact timeline."""
     older = reread_older(session, read.value)
     told = HudiReport() if read.findings or older.findings else reread_hudi(session)
-    return older, told, list(_ask_settings(session))
+    mirrored = [] if read.findings else mirror_findings(session, deep=deep)
+    return older, told, [*_ask_settings(session), *mirrored]
 
 
 def _unread(findings: tuple[Finding, ...]) -> Verification:

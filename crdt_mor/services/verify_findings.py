@@ -19,6 +19,7 @@ _OTHER_READERS = "readers of crdt_mor are not affected; Hudi's readers miss rows
 _UNREADABLE = "reads of this file group fail with an error; other file groups are read"
 _TWICE = "a write of the same row would not replace the row, so two rows would exist"
 _COPY = "in a table of Hudi's, correct wrong values in hoodie.properties; else copy the rows to a new table"
+_MIRRORS = "engines that read the mirror fail or see wrong rows; readers of crdt_mor are not affected"
 _REPORT = "this is a bug in crdt-mor, or somebody edited the object: please report it, and keep a copy of .hoodie"
 
 CHECKS: Final = MappingProxyType({
@@ -88,6 +89,8 @@ CHECKS: Final = MappingProxyType({
         "remove the named hint; please report it with a copy of the hint",
     ),
     "fold": ("the rows that readers see differ from the rows of the commits", _REPORT),
+    "mirror": (_MIRRORS, "remove the mirror's folder, _delta_log or metadata, then run crdt-mor mirror"),
+    "mirror head": (_MIRRORS, "run crdt-mor mirror, or call table.mirror"),
     "unprojected": (
         "Hudi's readers miss the event for now; a compaction by Hudi would miss it too, and the table be refused",
         "run crdt-mor maintain to tell Hudi before its next turn. A live writer does so in a moment",

@@ -162,7 +162,7 @@ def test_sweep_deletes_old_files_that_no_kept_version_names(tmp_path: Path, monk
 def test_files_needed_are_those_of_all_kept_versions(tmp_path: Path) -> None:
     table = made(tmp_path)
     mirrored_until(table, 2)
-    needed = table._session.run(files_needed())
+    needed = {*table._session.run(files_needed())}
     folders = Path(table.uri, ".mirror"), Path(table.uri, "crdtmor")
     own = {path.relative_to(table.uri).as_posix() for path in files_in(*folders)}
     assert own < needed

@@ -220,7 +220,7 @@ def test_needed_files_of_a_mirror_are_those_of_its_kept_snapshots(tmp_path: Path
     table.maintenance.compact()
     second = mirrored(table)
 
-    needed = run(files_needed(root_of(table)), table._session.store, table._session.environment)
+    needed = {*run(files_needed(root_of(table)), table._session.store, table._session.environment)}
 
     assert {path for done in (first, second) for path, _ in done.puts} <= needed
     assert all(Path(tmp_path, path).exists() for path in needed)
@@ -233,7 +233,7 @@ def test_needed_files_include_those_of_our_newest_metadata_under_another_engines
     done = mirrored(table)
     Path(tmp_path, f"metadata/v{done.number + 1}.metadata.json").write_text("{}")
 
-    needed = run(files_needed(root_of(table)), table._session.store, table._session.environment)
+    needed = {*run(files_needed(root_of(table)), table._session.store, table._session.environment)}
 
     assert {path for path, _ in done.puts} <= needed
 
@@ -308,7 +308,7 @@ def test_rows_of_two_refreshes_of_one_slice_have_different_files(tmp_path: Path)
         pass
 
     names = [path.name for path in Path(tmp_path, ".mirror").iterdir()]
-    needed = run(files_needed(root_of(table)), table._session.store, table._session.environment)
+    needed = {*run(files_needed(root_of(table)), table._session.store, table._session.environment)}
     assert {f".mirror/{name}" for name in names} <= needed  # the loser removed its own
 
 
