@@ -13,6 +13,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.log.deciding import deciding
 from crdt_mor.services import copy as service
 from crdt_mor.services.copy import Copied, CopyProgress
+from crdt_mor.services.mirror import mirror_copy
 from crdt_mor.services.verify import verify as read_whole
 from crdt_mor.store.open import absolute
 from crdt_mor.store.protocol import Store
@@ -38,14 +39,17 @@ def copy(
         require_beside(session, address, "copied")
     refuse_inside_a_table(target, address)
     done = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
+    with deciding(is_made=True):
+        copied = Session.open(address, session.environment, session.expiry_ms, target)
+        mirror_copy(session, copied)
     if verify:
-        _require_sound(session, target, address)
+        _require_sound(copied, address)
     return done
 
 
-def _require_sound(session: Session, target: Store, address: str) -> None:
+def _require_sound(copied: Session, address: str) -> None:
     with deciding(is_made=True):
-        found = read_whole(Session.open(address, session.environment, session.expiry_ms, target))
+        found = read_whole(copied)
     if not found.is_sound:
         first = found.findings[0]
         raise FormatError(

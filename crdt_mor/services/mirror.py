@@ -20,7 +20,7 @@ from crdt_mor.mirror.delta import Delta
 from crdt_mor.mirror.iceberg import Deletes as IcebergDeletes
 from crdt_mor.mirror.iceberg import Iceberg
 from crdt_mor.mirror.iceberg_metadata import metadata_path
-from crdt_mor.mirror.refresh import Kind, Moment, Objects, Refreshed, refresh, shows
+from crdt_mor.mirror.refresh import Head, Kind, Moment, Objects, Refreshed, refresh, shows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
 from crdt_mor.mirror.sweep import files_needed as mirror_files
 from crdt_mor.mirror.sweep import forget as forget_files
@@ -95,8 +95,18 @@ def mirror(session: Session, format: str, deletes: str | None = None) -> Mirrore
 def forget(session: Session) -> None:
     """Make each mirror of the table show its newest version alone, and delete the rows of earlier ones."""
     for name in MIRRORS:
-        if _is_there(session, name):
+        if _own_head(session, name) is not None:
             _published(session, name, None, forgets=True)
+
+
+def mirror_copy(session: Session, copy: Session) -> None:
+    """Give a copy the table's mirrors. They show its version alone, as the files of others may be absent there."""
+    for name in MIRRORS:
+        there, original = _own_head(copy, name), _own_head(session, name)
+        if there is not None and not shows_newest(copy, name):
+            _published(copy, name, None, forgets=True)
+        elif there is None and original is not None:
+            _published(copy, name, original.mode)
 
 
 def _published(session: Session, format: str, deletes: str | None, *, forgets: bool = False) -> Refreshed:
@@ -130,13 +140,13 @@ def _has_lost_files(session: Session, snapshot: Snapshot) -> bool:
     return any(file.path not in kept for one in snapshot.slices for file in one.files)
 
 
-def _is_there(session: Session, format: str) -> bool:
+def _own_head(session: Session, format: str) -> Head | None:
     kind = kind_of(session, session.known_tail(), format)
     try:
         head = session.run(kind.head())
     except InvalidInputError:  # another table of Delta's
-        return False
-    return head is not None and bool(head.table_id)
+        return None
+    return head if head is not None and head.table_id else None
 
 
 def shows_newest(session: Session, format: str) -> bool:
