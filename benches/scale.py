@@ -5,6 +5,7 @@ large      20,000,000 rows in 16 file groups under ten logs of 1 %: reads of two
 wide       5,000 file groups of 200 rows: a load, an upsert into every group, opening, a scan, a compaction
 compact    4,000,000 rows in 4 file groups under ten logs of 5 %: our compaction of the table, and Hudi's own, in
            Spark, of a copy, where Maven is there to fetch it; megabytes are those of the files that they read
+groups     10 to 100,000 partitions of one file group: operations on one partition, the first scan of a process
 
 python benches/scale.py                  # a quarter of an hour, 12 GB of disk
 python benches/scale.py --only wide
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import crdt_mor as mor
+from benches.scale_groups import groups
 from benches.suite import worlds
 from benches.suite.memory_probe import ask
 from benches.suite.peers import Query
@@ -40,10 +42,10 @@ READERS = ("ours", "floor", "DuckDB", "hudi-rs")
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("large", "wide", "compact"))
+    parser.add_argument("--only", choices=("large", "wide", "compact", "groups"))
     parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
     args = parser.parse_args()
-    parts = {"large": large, "wide": wide, "compact": compact}
+    parts = {"large": large, "wide": wide, "compact": compact, "groups": groups}
     for name, part in parts.items():
         if args.only in (None, name):
             with tempfile.TemporaryDirectory(prefix="scale-") as folder:
