@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from crdt_mor import InvalidInputError, Table
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from tests.guides import blocks
 
@@ -34,7 +35,7 @@ class Sample:
         self.engine.execute("CREATE TABLE sample AS FROM arrow")
 
     def here(self, text: str) -> object:
-        return self.row.select(Condition(text, self.row.schema).expression().alias("value"))["value"][0]
+        return self.row.select(Condition(text, Inputs(self.row)).expression().alias("value"))["value"][0]
 
     def in_duckdb(self, text: str) -> object:
         try:

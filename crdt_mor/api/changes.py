@@ -18,6 +18,7 @@ import pyarrow as pa
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.merge.kernel import to_arrow
@@ -125,8 +126,7 @@ class Changes(ArrowRows):
                 table = to_arrow(frame)
                 rows = self._schema.restore(table.select(stored))
                 rows = rows.rename_columns(self._columns) if stored else rows
-                for name in schema.names[len(self._columns) :]:
-                    rows = rows.append_column(name, table[name])
+                rows = with_columns(rows, {name: table[name] for name in schema.names[len(self._columns) :]})
                 yield from rows.cast(schema).to_batches()
 
 

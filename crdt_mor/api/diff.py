@@ -127,9 +127,9 @@ class _Comparison:
         configs = [shown_config(side.session.config, side.names) for side in self._sides]
         self._aligned = _require_same_key(*configs)
         self._key = (*configs[0].key.fields, *self._partition_fields(configs))
-        names = [list(side.shown.declared.names) for side in self._sides]
-        self._only = [_missing(names[0], names[1]), _missing(names[1], names[0])]
-        common = [name for name in names[0] if name in names[1]]
+        ours, theirs = (side.shown for side in self._sides)
+        self._only = [_missing(ours, theirs), _missing(theirs, ours)]
+        common = [name for name in ours.declared.names if name in theirs]
         if columns is not None:
             self._only = [(), ()]
             common = _chosen(columns, common)
@@ -270,25 +270,28 @@ def _require_same_key(one: TableConfig, two: TableConfig) -> bool:
     return one.key.partition_fields == two.key.partition_fields
 
 
-def _missing(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in others)
+def _missing(one: TableSchema, two: TableSchema) -> tuple[str, ...]:
+    return tuple(name for name in one.declared.names if name not in two)
 
 
 def _chosen(columns: Sequence[str], common: Sequence[str]) -> list[str]:
-    unknown = [name for name in columns if name not in common]
+    both = {*common}
+    unknown = [name for name in columns if name not in both]
     if unknown:
         raise InvalidInputError(f"some columns are not in both tables. columns={unknown} both={list(common)}")
     return list(columns)
 
 
 def _common_types(sides: Sequence[Snapshot], names: Sequence[str]) -> Mapping[str, pl.DataType]:
-    empty = [pl.DataFrame(schema=Scan(side, names, None, meta=False).polars_schema).select(names) for side in sides]
+    schemas = [Scan(side, names, None, meta=False).polars_schema for side in sides]
     types: dict[str, pl.DataType] = {}
     for name in names:
-        found = [of.schema[name] for of in empty]
+        found = [of[name] for of in schemas]
         cause: Exception | None = None
         try:
-            types[name] = pl.concat([of.select(name) for of in empty], how="vertical_relaxed").schema[name]
+            types[name] = pl.concat(
+                [pl.DataFrame(schema={name: kind}) for kind in found], how="vertical_relaxed"
+            ).schema[name]
         except pl.exceptions.PolarsError as error:
             cause = error
         if cause is not None or {pl.String} < set(found) - {pl.Categorical, pl.Enum}:

@@ -123,7 +123,7 @@ def erase(
         if shown is None:
             rows, versions = _erase_rows(session, keys_of, patience, deleted)
         else:
-            names = [seen.one(name, schema) for name in shown]
+            names = seen.stored(shown, schema)
             nulled = _in_spite_of_others(partial(erase_values, session, keys_of, names, patience))
             rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
             deleted.is_made = nulled is not None

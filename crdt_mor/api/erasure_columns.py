@@ -21,6 +21,7 @@ import pyarrow as pa
 from crdt_mor.api.scan import Scan
 from crdt_mor.columns.names import STORED
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import merging_of
@@ -59,7 +60,7 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f'pass a list of columns to erase: columns=["email"]. columns={columns!r}')
     known = schema.declared
-    unknown = [name for name in names if name not in known.names]
+    unknown = [name for name in names if name not in schema]
     if unknown:
         rows = "" if schema.dropped.isdisjoint(unknown) else "; erase the rows, without columns=, to remove its bytes"
         raise InvalidInputError(
@@ -132,10 +133,8 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
         update = Update(dict.fromkeys(columns, pl.lit(None)))
         update.add(given.select(update.columns(schema, config, statements.rules)), statements)
         return
-    anew = given.select(schema.declared.names)
-    for name in columns:
-        place = anew.column_names.index(name)
-        anew = anew.set_column(place, name, pa.nulls(anew.num_rows, anew.schema.field(place).type))
+    whole = given.select(schema.declared.names)
+    anew = with_columns(whole, {name: pa.nulls(whole.num_rows, whole.schema.field(name).type) for name in columns})
     keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
     statements.add(RowsStatement("DELETE", given.select([*keys]), plain=True))
     statements.add(RowsStatement("UPSERT", anew, are_new=True, are_kept=True))

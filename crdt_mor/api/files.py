@@ -113,7 +113,8 @@ class FileRows(ArrowRows):
     def _types(self) -> pa.Schema:
         given = self._renames.back(self._given) or pa.schema([])
         table = (self._renames.back(self._table) if _is_text(self.paths[0]) else None) or pa.schema([])
-        return pa.schema([*given, *(column for column in table if column.name not in given.names)])
+        known = {*given.names}
+        return pa.schema([*given, *(column for column in table if column.name not in known)])
 
     @cached_property
     def _own(self) -> pa.Schema:
@@ -248,8 +249,9 @@ def require_differ(schema: pa.Schema, path: str) -> None:
 
 
 def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
-    missing, more = ([n for n in a.names if n not in b.names] for a, b in ((schema, own), (own, schema)))
-    if missing or more or len(own.names) != len(schema.names):
+    mine, theirs = dict.fromkeys(own.names), dict.fromkeys(schema.names)
+    missing, more = [name for name in theirs if name not in mine], [name for name in mine if name not in theirs]
+    if missing or more or len(own) != len(schema):
         raise InvalidInputError(
             "files read together must have the same columns: read this file separately. "
             f"file={path} first={first} missing={missing} more={more}"

@@ -139,7 +139,8 @@ def _with_entries(lines: _Lines, maps: Mapping[str, pa.DataType]) -> _Lines:
 
 def _require_exact(lines: _Lines, kinds: Mapping[str, pa.DataType], given: pa.Schema) -> None:
     """Raise for the first number that a guessed double changes."""
-    types = {name: given.field(name).type if name in given.names else None for name in kinds}
+    known = {column.name: column.type for column in given}
+    types = {name: known.get(name) for name in kinds}
     if not has_leaf(pa.struct(list(kinds.items())), pt.is_float64) or not _LONG.search(lines.text):
         return
     for number, line in enumerate(io.BytesIO(lines.text), 1):

@@ -130,7 +130,8 @@ def selected_columns(columns: str | Sequence[str] | None, known: Sequence[str], 
     if not all(isinstance(name, str) for name in names):
         kinds = sorted({type(name).__name__ for name in names})
         raise InvalidInputError(f"pass column names as text; there are {list(known)}. types={kinds}")
-    unknown = [name for name in names if name not in known]
+    there = {*known}
+    unknown = [name for name in names if name not in there]
     if unknown:
         raise InvalidInputError(f"no such columns; there are {list(known)}{schema.meant(unknown)}. unknown={unknown}")
     repeated = [name for name, count in Counter(names).items() if count > 1]

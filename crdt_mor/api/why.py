@@ -221,12 +221,13 @@ def _is_less(one: Any, other: Any) -> bool:
 
 def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
     by_payload: dict[str, list[str]] = {}
+    given = {*line.given}.intersection(columns)
     for member in rule.members:
-        given = [shown_of(name) for name in member.columns if name in line.given and name in columns]
-        if given:
-            by_payload.setdefault(member.payload.name, []).extend(given)
+        own = [shown_of(name) for name in member.columns if name in given]
+        if own:
+            by_payload.setdefault(member.payload.name, []).extend(own)
     merged = {name for member in rule.members for name in member.columns}
-    plain = [shown_of(name) for name in columns if name in line.given and name not in merged]
+    plain = [shown_of(name) for name in columns if name in given and name not in merged]
     said = [f"{', '.join(names)}: merged by {payload}" for payload, names in by_payload.items()]
     if plain:
         last = "the value of the last requested commit" + (", except nulls" if rule.nulls == "keep" else "")

@@ -109,7 +109,8 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
     if len(set(names)) < len(names):
         raise InvalidInputError(f"a struct repeats a field name: rename a field. column={path} type={kind}")
     known = {field.name.lower(): field.name for field in declared}
-    unknown = [field for field in kind if field.name not in known.values()]
+    exact = {*known.values()}
+    unknown = [field for field in kind if field.name not in exact]
     if not unknown:
         return
     misspelt = {field.name: known[field.name.lower()] for field in unknown if field.name.lower() in known}

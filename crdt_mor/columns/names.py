@@ -86,7 +86,7 @@ class Names:
             self.outward(schema).refuse_unknown(given)
         elif unknown:
             self.outward(schema).require_not_renamed(unknown, grows=True)
-            new = [column.name for column in given if column.name in unknown and not pa.types.is_null(column.type)]
+            new = [column.name for column in given if column.name not in known and not pa.types.is_null(column.type)]
             check_shown([*new], known)
         taken = schema.declared.names
         return [known.get(name) or stored_name(name, taken) for name in given.names]
@@ -97,12 +97,18 @@ class Names:
         return tuple((name, None if stored in self._hidden else self.shown(stored)) for name, stored in self.former)
 
     def one(self, name: object, schema: TableSchema) -> str:
-        """Return the stored name of a shown column, or raise `InvalidInputError`."""
+        return self.stored([name], schema)[0]
+
+    def stored(self, names: Iterable[object], schema: TableSchema) -> list[str]:
+        """Return the stored names of shown columns, or raise `InvalidInputError` for an unknown one."""
         known = self.by_shown(schema.declared.names)
-        if isinstance(name, str) and name in known:
-            return known[name]
-        meant = self.outward(schema).meant([name]) if isinstance(name, str) else ""
-        raise InvalidInputError(f"no such column{meant}. column={name!r} known={list(known)}")
+        found = list[str]()
+        for name in names:
+            if not isinstance(name, str) or name not in known:
+                meant = self.outward(schema).meant([name]) if isinstance(name, str) else ""
+                raise InvalidInputError(f"no such column{meant}. column={name!r} known={list(known)}")
+            found.append(known[name])
+        return found
 
 
 def _may_stay(name: str) -> bool:

@@ -44,7 +44,8 @@ class Renames:
         )
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        absent = [name for name in self.names if name not in schema.names]
+        there = {*schema.names}
+        absent = [name for name in self.names if name not in there]
         if absent:
             raise InvalidInputError(f"the source lacks columns of `rename`. missing={absent} columns={schema.names}")
         renamed = [column.with_name(self.names.get(column.name, column.name)) for column in schema]

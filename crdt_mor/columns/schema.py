@@ -66,10 +66,15 @@ class TableSchema:
     declared: pa.Schema
     became: tuple[tuple[str, str | None], ...] = field(default=(), repr=False, compare=False, kw_only=True)
     stored: pa.Schema = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         stored = pa.schema([pa.field(column.name, stored_type(column.type, column.name)) for column in self.declared])
         object.__setattr__(self, "stored", stored)
+        object.__setattr__(self, "_hash", hash(tuple(self.declared.names)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @classmethod
     def of(cls, schema: pa.Schema) -> TableSchema:
@@ -92,6 +97,9 @@ class TableSchema:
     def _of_known_names(cls, schema: pa.Schema) -> TableSchema:
         return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
 
+    def __contains__(self, name: str) -> bool:
+        return bool(self.declared.get_field_index(name) >= 0)
+
     def select(self, names: Iterable[str]) -> TableSchema:
         """Return these columns, in this order; unknown names are skipped."""
         return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
@@ -102,7 +110,7 @@ class TableSchema:
         return "".join(f"; {_fate_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
 
     def require(self, names: Iterable[str]) -> None:
-        unknown = [name for name in names if name not in self.declared.names]
+        unknown = [name for name in names if name not in self]
         if unknown:
             raise InvalidInputError(
                 f"no such columns{self.meant(unknown)}. unknown={unknown} known={self.declared.names}"
@@ -117,12 +125,12 @@ class TableSchema:
 
         With `grows`, other unknown names would be added.
         """
-        became, known = dict(self.became), self.declared.names
-        renamed = {name: new for name in names if (new := became.get(name)) is not None and name not in known}
+        became = dict(self.became)
+        renamed = {name: new for name in names if (new := became.get(name)) is not None and name not in self}
         if renamed:
             said = ", and ".join(f"{_fate_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
             other = "" if not grows else "; to add another column, use a third name first, then rename"
-            raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={known}")
+            raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={self.declared.names}")
 
     # --- as text --------------------------------------------------------------------------------------------------
 
@@ -182,7 +190,7 @@ class TableSchema:
             else:
                 kind = join_types(left.type, right.type, left.name)
                 joined.append(pa.field(left.name, kind, left.nullable or right.nullable))
-        joined += [column.with_nullable(True) for column in other.declared if column.name not in self.declared.names]
+        joined += [column.with_nullable(True) for column in other.declared if column.name not in self]
         return TableSchema(pa.schema(joined))
 
     def with_fields_as_in(self, known: TableSchema) -> TableSchema:
@@ -205,7 +213,7 @@ class TableSchema:
         nothing.
         """
         typed = [column for column in map(self._without_nulls, batch) if column is not None]
-        refuse_reserved(column.name for column in typed if column.name not in self.declared.names)
+        refuse_reserved(column.name for column in typed if column.name not in self)
         _refuse_repeated(column.name for column in typed)
         new = TableSchema._of_known_names(pa.schema(typed))
         columns: list[pa.Field] = []
@@ -218,7 +226,7 @@ class TableSchema:
         added = [
             column.with_nullable(True).with_type(without_views(column.type))
             for column in new.declared
-            if column.name not in self.declared.names
+            if column.name not in self
         ]
         _refuse_names_that_differ_in_case(added, self.declared.names)
         return TableSchema(pa.schema([*columns, *added]))
@@ -226,7 +234,7 @@ class TableSchema:
     def _without_nulls(self, column: pa.Field) -> pa.Field | None:
         """Return a batch's column without fields of type null; None if nothing is left."""
         kind = without_nulls(column.type)
-        new = column.name not in self.declared.names and not pa.types.is_null(column.type)
+        new = column.name not in self and not pa.types.is_null(column.type)
         return column if kind is None and new else kind and column.with_type(kind)
 
     # --- data in, data out ----------------------------------------------------------------------------------------
@@ -238,9 +246,9 @@ class TableSchema:
 
         `accepts` lists other allowed types by column, in order of preference.
         """
-        names = data.schema.names
-        _refuse_repeated(names)
+        _refuse_repeated(data.schema.names)
         self.refuse_unknown(data.schema)
+        names = {*data.schema.names}
         kept = [column for column in self.declared if column.name in names]
         arrays = []
         for column in kept:
@@ -252,8 +260,7 @@ class TableSchema:
         return pa.table(arrays, names=[column.name for column in kept])
 
     def refuse_unknown(self, given: pa.Schema) -> None:
-        declared = frozenset(self.declared.names)
-        unknown = [name for name in given.names if name not in declared]
+        unknown = [name for name in given.names if name not in self]
         reserved = [name for name in unknown if _is_own(name)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")

@@ -46,7 +46,7 @@ class ColumnTypes:
         return {column.name: column.type for schema in (self.guessed, self.given) for column in schema}
 
     def is_given(self, name: str) -> bool:
-        return name in self.given.names
+        return bool(self.given.get_field_index(name) >= 0)
 
 
 # --- how Arrow's readers take a type ----------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ def _options(
 ) -> dict[str, Any]:
     log_block, schema = codec is None, rows.schema
     repeats = _ALWAYS_REPEAT.union(repeating) if rows.num_rows >= REPEATS_MIN else ()
-    columns = () if log_block else [item for item in schema if item.name not in uncompressed]
+    others = {*uncompressed}
+    columns = () if log_block else [item for item in schema if item.name not in others]
     compressed = [leaf for item in columns for leaf in _leaves(item.type, item.name)]
     return {
         "compression": "lz4" if log_block else dict.fromkeys(compressed, codec),
@@ -278,7 +279,8 @@ class Judgements:
 def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:
     """Return the number, date and time columns besides `repeating` that do not shrink, by a sample."""
     run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
-    columns = (run[name] for name in rows.columns if name not in repeating and _has_numbers(rows.schema[name]))
+    kept = {*repeating}
+    columns = (run[name] for name, kind in rows.schema.items() if name not in kept and _has_numbers(kind))
     return tuple(values.name for values in columns if not _gets_smaller(values, codec))
 
 

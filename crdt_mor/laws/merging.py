@@ -61,23 +61,25 @@ class Merging:
 
 def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
     """Replace the columns with payloads by states; `MergeRule.show` reverses it."""
-    rows = rows.with_columns(dot.place.alias(_PLACE))
-    placed = Dot(dot.time, pl.col(_PLACE), dot.pending)
-    for member in merging.rule.members:
-        if not set(member.columns) <= set(rows.columns):
-            continue
-        written = rows.select(member.written(rows).alias(_WRITTEN), _PLACE)
-        if member.payload.nulls_inside == "refuse":
-            _refuse_nulls_inside(written[_WRITTEN], member)
-        with naming_payload(member.payload, member.columns):
-            state = member.payload.lift(pl.col(_WRITTEN), placed)
-            if member.payload.nulls == "skip":
-                state = pl.when(pl.col(_WRITTEN).is_not_null()).then(state)
-            states = written.select(state).to_series()
-            types = merging.columns.stored
-            columns = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
-        rows = rows.drop(member.columns).with_columns(columns)
-    return rows.drop(_PLACE)
+    there = {*rows.columns}
+    members = [member for member in merging.rule.members if there.issuperset(member.columns)]
+    states = [state for member in members for state in lifted(rows, member, merging, dot)]
+    shown = {name for member in members for name in member.columns}
+    return pl.DataFrame([*(values for values in rows if values.name not in shown), *states])
+
+
+def lifted(rows: pl.DataFrame, member: Member, merging: Merging, dot: Dot) -> list[pl.Series]:
+    """Return a payload's states of these rows, in its stored columns."""
+    written = member.written(rows).alias(_WRITTEN).to_frame().with_columns(dot.place.alias(_PLACE))
+    if member.payload.nulls_inside == "refuse":
+        _refuse_nulls_inside(written[_WRITTEN], member)
+    with naming_payload(member.payload, member.columns):
+        state = member.payload.lift(pl.col(_WRITTEN), Dot(dot.time, pl.col(_PLACE), dot.pending))
+        if member.payload.nulls == "skip":
+            state = pl.when(pl.col(_WRITTEN).is_not_null()).then(state)
+        states = written.select(state).to_series()
+        types = merging.columns.stored
+        return [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
 
 
 def _refuse_nulls_inside(written: pl.Series, member: Member) -> None:
@@ -139,9 +141,7 @@ def _merging(spec: MergeSpec, key: KeySpec, text: str) -> Merging:
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
-    numbered = frozenset(
-        n for n in key.times if n in physical.stored.names and physical.stored.field(n).type == pa.string()
-    )
+    numbered = frozenset(n for n in key.times if n in physical and physical.stored.field(n).type == pa.string())
     columns = Columns.of(physical.stored, _key_column(key), numbered)
     return Merging(rule, columns, physical, MappingProxyType(accepts))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
@@ -79,7 +80,7 @@ class Slice:
     resolution: Resolution | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """The table's user columns in their current types. A file may lack newer ones or contain a narrower type.
 
@@ -97,8 +98,8 @@ class Columns:
         assert isinstance(frame, pl.DataFrame)
         return cls(dict(frame.schema), key_column, numbered)
 
-    @property
-    def schema(self) -> dict[str, pl.DataType]:
+    @cached_property
+    def schema(self) -> Mapping[str, pl.DataType]:
         return {**dict.fromkeys(META_COLUMNS, pl.String()), **self.stored}
 
     @property

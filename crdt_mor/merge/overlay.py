@@ -57,10 +57,10 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
     """Return visible rows. A payload column folds base and logs. Any other column takes the last log value, else the
     base's, else null.
     """
-    merged: dict[str, pl.Series] = {}
+    merged, needed = dict[str, pl.Series](), frozenset(need)
     for member in folded.rule.members_of(need):
         states = folded.states(member, base, under)
-        merged |= {series.name: series for series in shown(member, states, need, folded.keys)}
+        merged |= {series.name: series for series in shown(member, states, needed, folded.keys)}
     others = [column for column in need if column not in merged]
     if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
         return _beside_newest(folded, merged, others).select(need)

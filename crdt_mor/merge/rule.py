@@ -10,7 +10,7 @@ the set of commits. Requested times are unique and break all ties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -70,7 +70,7 @@ class Member:
         restored = self._mapped(self.written(base), self.payload.restore, states.dtype)
         return states.zip_with(states.is_not_null(), restored)
 
-    def unpack(self, states: pl.Series, need: Sequence[str]) -> list[pl.Series]:
+    def unpack(self, states: pl.Series, need: Collection[str]) -> list[pl.Series]:
         wanted = [name for name in self.columns if name in need]
         hidden = [states.alias(self.hidden)] if self.hidden is not None and self.hidden in need else []
         if not wanted:
@@ -135,7 +135,8 @@ class MergeRule:
             )
 
     def members_of(self, need: Sequence[str]) -> list[Member]:
-        return [m for m in self.members if m.hidden in need or any(name in need for name in m.columns)]
+        needed = {*need}
+        return [m for m in self.members if m.hidden in needed or not needed.isdisjoint(m.columns)]
 
     def stored(self, need: Sequence[str]) -> list[str]:
         members = self.members_of(need)
@@ -147,10 +148,11 @@ class MergeRule:
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:
+        there = {*rows.columns}
         visible = [
             series
             for member in self.members
-            if member.hidden is not None and member.hidden in rows.columns
+            if member.hidden is not None and member.hidden in there
             for series in member.unpack(rows[member.hidden], member.columns)
         ]
         return rows.with_columns(visible)

@@ -7,7 +7,7 @@ Keys with several states are folded in one `group_by`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import reduce
 from itertools import groupby
 
@@ -53,7 +53,7 @@ def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFram
         raise _naming_key(error, keys, codes, merge) from error
 
 
-def shown(member: Member, states: pl.Series, need: Sequence[str], keys: pl.Series) -> list[pl.Series]:
+def shown(member: Member, states: pl.Series, need: Collection[str], keys: pl.Series) -> list[pl.Series]:
     try:
         return member.unpack(states, need)
     except PayloadError as error:

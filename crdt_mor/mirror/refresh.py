@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from typing import Final, Protocol
 
@@ -38,7 +39,7 @@ TYPES: Final = "crdt_mor.types"
 Objects = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
     """A version of the table, as the mirror shall show it.
 
@@ -63,8 +64,8 @@ class Moment:
             digits = sha256(self.table_id.encode()).hexdigest()[:32]
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
-    @property
-    def types(self) -> dict[str, str]:
+    @cached_property
+    def types(self) -> Mapping[str, str]:
         """The stored types by stored name. A slice is examined anew if the type of a known column changes."""
         return {column.stored: str(column.type) for column in self.columns}
 

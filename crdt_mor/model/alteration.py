@@ -53,11 +53,12 @@ def names_of(alterations: Alterations) -> Names:
         comments.update(alteration.comments)
     if not alterations:
         return STORED
+    gone = {*hidden}
     return Names(
         tuple((stored, name) for stored, name in shown.items() if stored != name),
         tuple(hidden),
         tuple(former),
-        tuple((stored, text) for stored, text in comments.items() if text and stored not in hidden),
+        tuple((stored, text) for stored, text in comments.items() if text and stored not in gone),
     )
 
 

@@ -5,6 +5,7 @@ Earlier writers use stored names, so they need not wait or retry.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,14 +48,15 @@ def altered(
     schema, names = TableSchema.from_json(value.schema), value.names
     texts = _texts_by_known_name(request, names.by_shown(schema.declared.names))
     _refuse_fields([*request.renames, *request.drops, *texts], names.outward(schema))
-    renamed = {names.one(old, schema): new for old, new in request.renames.items()}
-    dropped = [names.one(name, schema) for name in request.drops]
-    comments = {names.one(name, schema): text for name, text in texts.items()}
+    renamed = dict(zip(names.stored(request.renames, schema), request.renames.values(), strict=True))
+    dropped = names.stored(request.drops, schema)
+    comments = dict(zip(names.stored(texts, schema), texts.values(), strict=True))
     _refuse_needed(dropped, value, config)
     both = [names.shown(stored) for stored in dropped if stored in renamed]
     if both:
         raise InvalidInputError(f"rename or drop a column, not both. columns={both}")
-    stays = [n for n in names.visible(schema.declared.names) if n not in dropped and n not in renamed]
+    moving = {*dropped, *renamed}
+    stays = [name for name in names.visible(schema.declared.names) if name not in moving]
     check_shown([*renamed.values()], [names.shown(stored) for stored in stays])
     taken = {names.shown(stored).lower() for stored in stays}
     occupied = [new for new in renamed.values() if new.lower() in taken]
@@ -88,10 +90,9 @@ def altered(
 
 def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
     for name in asked:
-        inside = [
-            c for c in schema.declared.names if name.startswith(f"{c}.") and is_nested(schema.declared.field(c).type)
-        ]
-        if name not in schema.declared.names and inside:
+        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
+        inside = [column for column in above if column in schema and is_nested(schema.declared.field(column).type)]
+        if name not in schema and inside:
             raise InvalidInputError(
                 "alter cannot change fields inside a column, as their stored names are fixed: add a field with the "
                 "other name, and write both for a while. "

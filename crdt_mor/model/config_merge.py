@@ -77,7 +77,7 @@ def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
                 f"columns={list(member.called)} in_files={list(member.columns)}"
             )
         for name in member.columns:
-            if name not in schema.declared.names:
+            if name not in schema:
                 known = schema.declared.names
                 raise InvalidInputError(f"a column in merge does not exist. column={name!r} columns={known}")
             if name in identity:

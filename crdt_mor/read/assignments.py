@@ -16,6 +16,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.filter_errors import cause_of, is_syntax_error
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
 
@@ -49,26 +50,28 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             "an update cannot change partition columns: move rows with move(keys, partition="
             f"{{{moving[0]!r}: …}}), or with a merge that sets the column. columns={moving}"
         )
-    columns = polars_schema(schema.declared)
-    return {name: new_value(name, value, columns, schema, columns[name]) for name, value in given.items()}
+    inputs = Inputs.of_types(polars_schema(schema.declared))
+    kinds = inputs.columns
+    return {name: new_value(name, value, inputs, schema, kinds[name]) for name, value in given.items()}
 
 
 def new_value(
-    name: str, value: object, columns: pl.Schema, schema: TableSchema, kind: pl.DataType | None = None
+    name: str, value: object, inputs: Inputs, schema: TableSchema, kind: pl.DataType | None = None
 ) -> pl.Expr:
     """Check a column's new value and return it as an element-wise expression.
 
     Args:
-        columns: columns that the value may name, with their types.
+        inputs: columns that the value may name.
         schema: the table's schema, for hints about unknown names.
         kind: the column's type; None for a condition.
     """
     is_condition = kind is None
     what = "condition of a clause" if is_condition else "new value"
+    columns = inputs.columns
     which = f"condition={value}" if is_condition else f"column={name} set={value}"
     try:
         if isinstance(value, str):
-            expression = _NULL if value.strip().upper() == "NULL" else Condition(value, columns).expression()
+            expression = _NULL if value.strip().upper() == "NULL" else Condition(value, inputs).expression()
         else:
             expression = value if isinstance(value, pl.Expr) else _literal(value, kind)
         if expression.meta.has_multiple_outputs():
@@ -80,15 +83,16 @@ def new_value(
                 f"single quotes inside the SQL, or pass pl.lit('…'). {which} "
                 f"unknown={unknown} known={[*columns]}"
             )
-        found = pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()[name]
-        if isinstance(value, str) and kind is not None and _is_number_of_sql(expression, found, columns):
-            expression = expression.cast(kind) if kind.is_float() else expression
-        if not is_element_wise(expression.is_null(), columns):
+        narrow, rows = inputs.narrowed(expression)
+        found = rows.lazy().select(narrow.alias(name)).collect_schema()[name]
+        if isinstance(value, str) and kind is not None and _is_number_of_sql(narrow, found, rows.schema):
+            expression, narrow = (one.cast(kind) if kind.is_float() else one for one in (expression, narrow))
+        if not is_element_wise(narrow.is_null(), rows.schema):
             raise InvalidInputError(
                 f"a {what} must be element-wise; this one contains an aggregate, a window or a sort. "
                 f"Read the rows, compute the values and upsert them. {which}"
             )
-        pl.DataFrame(schema=columns).select(expression)
+        rows.select(narrow)
     except (pl.exceptions.PolarsError, TypeError) as error:
         syntax = _CONDITION if is_condition else _VALUE
         no_field = isinstance(error, pl.exceptions.StructFieldNotFoundError)

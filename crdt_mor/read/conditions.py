@@ -20,6 +20,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.read.expressions import bounds, columns_in, comparison, literal, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.trees import with_nulls_from
 
@@ -32,42 +33,42 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """Check a filter on user-visible names and return it as an element-wise expression."""
+    inputs = _inputs(schema)
     try:
-        condition = Condition(filter, columns_of(schema)).expression() if isinstance(filter, str) else filter
+        condition = Condition(filter, inputs).expression() if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
             raise not_a_filter(filter)
         if condition.meta.has_multiple_outputs():
             raise InvalidInputError(
                 f"a filter must be a single expression: write pl.col(...) for each column. filter={filter}"
             )
-        known = schema.declared.names
-        unknown = [name for name in columns_in(condition) if name not in known and name not in META_COLUMNS]
+        unknown = [name for name in columns_in(condition) if name not in schema and name not in META_COLUMNS]
         if unknown:
             raise unknown_columns(unknown, schema, filter)
-        columns = columns_of(schema)
-        kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
+        kind = inputs.type_of(condition)
         if kind != pl.Boolean:
             raise InvalidInputError(
                 "a filter must be true or false for each row: pass a condition such as 'views > 10'. "
                 f"filter={filter} type={kind}"
             )
-        if not is_element_wise(condition, columns):
+        narrow, rows = inputs.narrowed(condition)
+        if not is_element_wise(narrow, rows.schema):
             raise InvalidInputError(
                 "a filter must be element-wise; this one contains an aggregate, a window, a sort or a function of a "
                 "whole column. Filter the rows after the scan, scan().to_polars().filter(...), and pass the result to "
                 f"delete(...) or upsert(...). filter={filter}"
             )
-        _refuse_numbers_beside_times(condition, columns, filter)
-        pl.DataFrame(schema=columns).filter(condition)
+        _refuse_numbers_beside_times(condition, inputs.columns, filter)
+        rows.filter(narrow)
     except pl.exceptions.PolarsError as error:
         raise inapplicable(error, schema, filter) from error
     return condition
 
 
 @lru_cache(maxsize=256)
-def columns_of(schema: TableSchema) -> pl.Schema:
+def _inputs(schema: TableSchema) -> Inputs:
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
-    return polars_schema(pa.schema([*meta, *schema.declared]))
+    return Inputs.of_types(polars_schema(pa.schema([*meta, *schema.declared])))
 
 
 def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:

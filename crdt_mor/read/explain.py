@@ -144,8 +144,9 @@ def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
 
 
 def _bytes(group: pq.RowGroupMetaData, need: Sequence[str]) -> int:
+    needed = {*need}
     chunks = (group.column(i) for i in range(group.num_columns))
-    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in need)
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in needed)
 
 
 def _files(slices: Sequence[FileSlice]) -> Files:

@@ -131,7 +131,8 @@ def _goes_on(*names: str) -> pl.Expr:
 
 
 def _changed(both: pl.DataFrame, key: str, select: Sequence[str]) -> pl.DataFrame:
-    differs = [_differs(name, both.schema[name]) for name in select if name != key]
+    kinds = both.schema
+    differs = [_differs(name, kinds[name]) for name in select if name != key]
     return both.filter(pl.any_horizontal(differs)) if differs else both.clear()
 
 

@@ -62,8 +62,16 @@ def column(name: str) -> Any:
     return {"Column": name}
 
 
-def aliased(tree: Any, step: Operation) -> Any:
-    return {"Alias": [tree, step.expression().meta.output_name()]}
+def aliased(tree: Any, name: str) -> Any:
+    return {"Alias": [tree, name]}
+
+
+def field_of(tree: Any) -> tuple[str, str] | None:
+    """Return (struct, field) if a tree is a field of a struct column."""
+    match tree:
+        case {"Function": {"input": [{"Column": struct}], "function": {"StructExpr": {"FieldByName": field}}}}:
+            return struct, field
+    return None
 
 
 def tree_of(expression: pl.Expr) -> Any:
@@ -99,4 +107,4 @@ def _word(function: Any) -> str:
     word = ""
     while isinstance(function, dict) and len(function) == 1 and next(iter(function))[0].isupper():
         [(word, function)] = function.items()
-    return function if isinstance(function, str) else word
+    return function if isinstance(function, str) and word != "FieldByName" else word

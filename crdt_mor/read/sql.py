@@ -23,6 +23,7 @@ import polars as pl
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.expressions import columns_in, joined
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql_literals import Literal, literal_of, of_type, plain, refuse_lost_offset
 from crdt_mor.read.sql_parser import parsed, require_shallow
 from crdt_mor.read.sql_parts import Part, parts_of
@@ -41,7 +42,11 @@ _DEPTH_MAX: Final = 50
 @dataclass(frozen=True, slots=True)
 class Condition:
     text: str
-    columns: pl.Schema
+    inputs: Inputs
+
+    @property
+    def columns(self) -> pl.Schema:
+        return self.inputs.columns
 
     def expression(self) -> pl.Expr:
         require_unicode(self.text)
@@ -54,7 +59,7 @@ class Condition:
             raise pl.exceptions.SQLInterfaceError("subquery")
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
         made = self._polars(tokens, []) if deep else self.condition(tokens)
-        timed = any("Time" in str(kind) for kind in self.columns.values()) or any(t.word == "TIME" for t in tokens)
+        timed = self.inputs.have_times or any(t.word == "TIME" for t in tokens)
         return _with_whole_times(made, self.type_of) if timed else made
 
     def condition(self, tokens: Tokens) -> pl.Expr:
@@ -200,11 +205,11 @@ class Condition:
         return dict(zip(names, parts, strict=False))
 
     def type_of(self, value: pl.Expr) -> pl.DataType:
-        if not set(columns_in(value)) <= set(self.columns):
+        if not self.columns.keys() >= {*columns_in(value)}:
             return pl.Null()  # a later check raises with the column's name
         if value.meta.is_column():
             return self.columns[value.meta.output_name()]
-        return pl.LazyFrame(schema=self.columns).select(value.alias("value")).collect_schema()["value"]
+        return self.inputs.type_of(value)
 
 
 def require_unicode(text: str) -> None:

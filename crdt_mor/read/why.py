@@ -290,8 +290,7 @@ class _Life:
         if rows:
             written = rows[-1].rows
             assert isinstance(written, pl.DataFrame)
-            stored = [*self._merging.columns.stored]
-            given = tuple(stored if rows[-1].given is None else (c for c in stored if self._gives(rows[-1], c)))
+            given = self._given(rows[-1])
             shown = self._merging.rule.show(written)
             return Line(
                 partition,
@@ -331,10 +330,12 @@ class _Life:
         since = [*following.carry, *([] if chapter.unstable is None else [chapter.unstable])]
         return bool(following.carry) and line.requested >= min(since)
 
-    def _gives(self, block: DataBlock, column: str) -> bool:
-        assert block.given is not None
-        hidden = [member.hidden for member in self._merging.rule.members if column in member.columns]
-        return column in block.given or any(name in block.given for name in hidden)
+    def _given(self, block: DataBlock) -> tuple[str, ...]:
+        stored = self._merging.columns.stored
+        given = set(stored if block.given is None else block.given)
+        states = [member for member in self._merging.rule.members if member.hidden in given]
+        given |= {name for member in states for name in member.columns}
+        return tuple(name for name in stored if name in given)
 
     @property
     def _none(self) -> pl.DataFrame:

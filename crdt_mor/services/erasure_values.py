@@ -75,7 +75,8 @@ def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[s
     for block in blocks_of(session, log) if keys.len() else ():
         if isinstance(block, DataBlock):
             rows = rows_of_block(block)
-            there = [name for name in columns if name in rows.collect_schema().names()]
+            held = rows.collect_schema()
+            there = [name for name in columns if name in held]
             time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
             found = _with_value(rows, keys, there).select(RECORD_KEY, time.alias(_TIME))  # a literal alone is one row
             times += found.collect()[_TIME].to_list()
@@ -87,7 +88,8 @@ def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[
         return bool(_times(session, file, keys, columns))
 
     def sought(source: ParquetSource) -> pl.LazyFrame:
-        there = [name for name in columns if name in read_footer(source).schema.names]
+        held = {*read_footer(source).schema.names}
+        there = [name for name in columns if name in held]
         return _with_value(columns_of(source, [RECORD_KEY, *there]), keys, there)
 
     return base_holds(session, file, sought)

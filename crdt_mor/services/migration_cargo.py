@@ -248,8 +248,8 @@ class Loader:
             if self.copies_states:
                 statements.put_states(self._with_states(cargo.rows))
             else:
-                there = statements.schema.declared.names
-                visible = to_arrow(cargo.rows.select([n for n in self.schema.declared.names if n in there]))
+                there = [name for name in self.schema.declared.names if name in statements.schema]
+                visible = to_arrow(cargo.rows.select(there))
                 statements.add(RowsStatement("UPSERT", self.schema.restore(visible), are_kept=True))
         if cargo.tombstones.height:
             statements.delete_ordered(cargo.tombstones)

@@ -74,7 +74,8 @@ class _Deep:
     def made_of(self, opened: Slice, part: pl.Expr) -> pl.DataFrame:
         rule = self.merging.rule
         of_members = {_place(number): _joined(member) for number, member in enumerate(rule.members)}
-        plain = [name for name in self.compared[2:] if all(name not in member.columns for member in rule.members)]
+        merged = {name for member in rule.members for name in member.columns}
+        plain = [name for name in self.compared[2:] if name not in merged]
         meanings: dict[tuple[str, ...], Meaning] = {(name,): meaning for name, meaning in of_members.items()}
         folded = fold(self._contributions(opened, part), rule, [*plain, *of_members], meanings)
         return self._frame(folded, plain)
@@ -118,8 +119,9 @@ class _Deep:
         rule = self.merging.rule
         shown = {name for member in rule.members for name in (*member.columns, member.hidden)}
         values: dict[str, list[Any]] = {name: frame[name].to_list() for name in names if name not in shown}
+        there = {*names}
         for number, member in enumerate(rule.members):
-            if set(member.stored) <= set(names):
+            if there.issuperset(member.stored):
                 states = states_in(member, frame).to_list()
                 counts_null = member.payload.nulls == "value"
                 values[_place(number)] = [(state,) if counts_null or state is not None else None for state in states]

@@ -18,14 +18,15 @@ from crdt_mor.format.base_file import (
 )
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.clustering import PLACE, clustered_places
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import FieldIds
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.layout import Layout
 from crdt_mor.store.protocol import Chunks
-from crdt_mor.write.log_files import avro_with_meta, stored_table, with_constants
+from crdt_mor.write.log_files import BUCKET, avro_with_meta, stored_table, with_constants
 
 
 @dataclass(slots=True)
@@ -43,6 +44,17 @@ class RowStatistics:
         self.least_key = least if self.least_key is None else min(self.least_key, least)
         self.greatest_key = greatest if self.greatest_key is None else max(self.greatest_key, greatest)
         self.latest_requested = max(self.latest_requested, str(frame[COMMIT_TIME].max()))
+
+
+def shown_rows(states: pl.DataFrame, merging: Merging) -> pl.DataFrame:
+    """Return rows with states and visible values in all stored columns, and their places."""
+    shown = merging.rule.show(states)
+    there = {*shown.columns}
+    columns = [
+        pl.col(name).cast(kind) if name in there else pl.lit(None, kind).alias(name)
+        for name, kind in merging.columns.stored.items()
+    ]
+    return shown.select(RECORD_KEY, PARTITION_PATH, BUCKET, *columns)
 
 
 def base_file(

@@ -31,7 +31,7 @@ from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.write.base_files import base_file
+from crdt_mor.write.base_files import base_file, shown_rows
 from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting, in_order
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.named import NamedStatements
@@ -105,12 +105,8 @@ class Load:
         (statement,) = statements.collected
         assert isinstance(statement, RowsWrite)
         merging = statements.merging
-        rule, types = merging.rule, merging.columns.schema
-        shown = rule.show(statement.rows)
-        names = merging.schema.stored.names
-        absent = [pl.lit(None, types[name]).alias(name) for name in names if name not in shown.columns]
-        columns = [pl.col(name).cast(types[name]) for name in names]
-        rows = shown.with_columns(absent).select(RECORD_KEY, PARTITION_PATH, BUCKET, *columns)
+        rule = merging.rule
+        rows = shown_rows(statement.rows, merging)
         rows = rule.settle(rows, seen=True) if rule.kind == "columns" else rows
         self._used_states |= {name for name in _states(merging) if rows[name].null_count() < rows.height}
         return rows

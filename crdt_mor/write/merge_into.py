@@ -18,12 +18,14 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql_names import in_sql
 from crdt_mor.write.merge_into_plan import HIT, MATCHED, ROW, Clause, MergePlan
 from crdt_mor.write.named import NamedStatements
@@ -95,10 +97,10 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
     return outcome
 
 
-def _columns(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Schema:
+def _inputs(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> Inputs:
     source, table = plan.aliases
     there = {"matched": (source, table), "only in source": (source,), "only in target": (table,)}[clause.kind]
-    return pl.Schema({alias: pairs.schema[alias] for alias in there})
+    return Inputs(pairs.select(there).clear())
 
 
 def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: TableConfig) -> KeyOf:
@@ -116,7 +118,7 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, sch
     condition = clause.condition
     if condition is None:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
-    expression = new_value(_CONDITION, condition, _columns(clause, pairs, plan), schema)
+    expression = new_value(_CONDITION, condition, _inputs(clause, pairs, plan), schema)
     values = with_values(pa.table({_CONDITION: pa.nulls(pairs.height)}), {_CONDITION: expression}, {}, key, pairs)
     if values[_CONDITION].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
@@ -129,7 +131,7 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, sch
 def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
     source, _ = plan.aliases
     if clause.given is None:
-        unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
+        unknown = [name for name in plan.source.column_names if name not in schema]
         if unknown:
             schema.require_not_renamed(unknown)
             raise InvalidInputError(
@@ -140,9 +142,9 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
     if not clause.given:
         raise InvalidInputError(f"name the columns to set: {{'price': '{source}.price'}}. set={clause.given!r}")
     schema.require(clause.given)
-    columns = _columns(clause, pairs, plan)
+    inputs = _inputs(clause, pairs, plan)
     kinds = polars_schema(schema.declared)
-    return {name: new_value(name, value, columns, schema, kinds[name]) for name, value in clause.given.items()}
+    return {name: new_value(name, value, inputs, schema, kinds[name]) for name, value in clause.given.items()}
 
 
 def _updated(
@@ -208,9 +210,7 @@ def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: Table
 
 
 def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
-    for name in names:
-        rows = rows.set_column(rows.column_names.index(name), name, other[name])
-    return rows
+    return with_columns(rows, {name: other[name] for name in names})
 
 
 def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool:
@@ -248,11 +248,10 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
     start = pa.table({name: pa.nulls(pairs.height) for name in values})
     kinds = polars_schema(schema.declared)
     rows = statements.with_defaults(with_values(start, values, kinds, key, pairs))
-    if not config.merge.partial:
-        for name in schema.declared.names:
-            if name not in rows.column_names:
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.declared.field(name).type))
-    return rows
+    if config.merge.partial:
+        return rows
+    given = {*rows.column_names}
+    return with_columns(rows, {c.name: pa.nulls(rows.num_rows, c.type) for c in schema.declared if c.name not in given})
 
 
 def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:

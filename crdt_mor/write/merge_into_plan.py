@@ -75,7 +75,7 @@ class MergePlan:
     def _nullable_keys(self, schema: TableSchema) -> tuple[TableSchema, pa.Table]:
         """Return the matching columns as nullable, and the source's values in stored types."""
         given = pa.table({column: self.source[name] for name, column in self.on})
-        unknown = [name for name in given.column_names if name not in schema.declared.names]
+        unknown = [name for name in given.column_names if name not in schema]
         if unknown:
             raise InvalidInputError(
                 "the table lacks columns of `on`: name existing ones, on=..."

@@ -113,7 +113,7 @@ class NamedStatements:
         stored = self.names.inward(data.schema, self.statements.schema, grows=mode == "merge")
         if stored == data.column_names:
             return data
-        there = self.statements.schema.declared.names
+        there = self.statements.schema
         pairs = zip(stored, data.column_names, strict=True)
         self.statements.shown.update({name: shown for name, shown in pairs if name not in there})
         return data.rename_columns(stored)

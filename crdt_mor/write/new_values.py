@@ -21,6 +21,7 @@ from polars.datatypes import DataTypeClass
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.assignments import Assignments
 from crdt_mor.read.expressions import columns_in
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.operations import Operation, aliased, column, operation_of, tree_of
 
 Kind = pl.DataType | DataTypeClass
@@ -62,18 +63,21 @@ def new_values(
 
     kinds: the types of the set columns. A condition has none, and may compare floats with integers.
     """
-    return frame.select(_computed(frame, name, value, kinds.get(name), key) for name, value in assigned.items())
+    inputs = Inputs(frame)
+    return frame.select(_computed(inputs, name, value, kinds.get(name), key) for name, value in assigned.items())
 
 
-def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.DataType | None, key: KeyOf) -> pl.Series:
+def _computed(inputs: Inputs, name: str, expression: pl.Expr, kind: pl.DataType | None, key: KeyOf) -> pl.Series:
     if expression.meta.is_column():
-        return frame[expression.meta.output_name()].alias(name)
-    roots = columns_in(expression)
-    wide = frame.with_columns(pl.col(root).cast(_with(frame.schema[root], pl.Int64())) for root in roots)
+        return inputs.frame[expression.meta.output_name()].alias(name)
+    narrow, frame = inputs.narrowed(expression)
+    tree = tree_of(narrow)
+    wide = frame.with_columns(
+        pl.col(root).cast(_with(of, pl.Int64())) for root, of in frame.schema.items() if _holds(of, _is_integer)
+    )
     steps = _Steps(wide, name, expression, key)
-    tree = tree_of(expression)
     if tree is None:
-        made = steps.whole(expression)
+        made = steps.whole(narrow)
     else:
         made = steps.value(operation_of(tree), None, are_exact=kind is not None and not _holds(kind, _is_float))
     return steps.fitting(made, kind).alias(name)
@@ -110,7 +114,8 @@ class _Steps:
         plain = zip(names, step.inputs, strict=True)
         inputs = [tree if name in self.constants else column(name) for name, tree in plain]
         if step.word == _STRUCT:
-            inputs = [aliased(column(name), operation_of(tree)) for name, tree in zip(names, step.inputs, strict=True)]
+            shown = [operation_of(tree).expression().meta.output_name() for tree in step.inputs]
+            inputs = [aliased(column(name), output) for name, output in zip(names, shown, strict=True)]
         made = self._made(step.of(inputs).expression(), is_constant=self.constants.issuperset(names))
         if not step.is_python:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)

@@ -35,8 +35,8 @@ from crdt_mor.model.overwrite import EVERYTHING, Scope
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
-from crdt_mor.write.base_files import base_file
-from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
+from crdt_mor.write.base_files import base_file, shown_rows
+from crdt_mor.write.log_files import Group, by_group, put_chunks, sorted_keys
 from crdt_mor.write.named import Prepared
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.spilled import SpilledWrite
@@ -145,7 +145,7 @@ def _path(write: OpenWrite, partition: object) -> str:
         return partition
     names = write.statements.value.names
     if isinstance(partition, Mapping) and not names.are_stored:
-        partition = {names.one(name, schema): value for name, value in partition.items()}
+        partition = dict(zip(names.stored(partition, schema), partition.values(), strict=True))
     return _path_of_values(key, schema, partition, names)
 
 
@@ -249,8 +249,7 @@ class BaseStaging:
 
     def empty(self) -> tuple[str, int]:
         """Return a base file without rows, usable by any file group."""
-        types = {name: self.merging.columns.schema[name] for name in self.merging.schema.stored.names}
-        path, size, _ = self._put("", "", pl.DataFrame(schema={**_META, **types}), 1)
+        path, size, _ = self._put("", "", pl.DataFrame(schema={**_META, **self.merging.columns.stored}), 1)
         return path, size
 
     def _put(self, partition: str, file_name: str, rows: pl.DataFrame, threads: int) -> tuple[str, int, int]:
@@ -269,13 +268,6 @@ class BaseStaging:
         return path, size, statistics.rows
 
     def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
-        rule, types = self.merging.rule, self.merging.columns.schema
-        names = self.merging.schema.stored.names
-        frames = []
-        for _, states in precombine(statements, rule).rows:
-            shown = rule.show(states)
-            absent = [pl.lit(None, types[name]).alias(name) for name in names if name not in shown.columns]
-            columns = [pl.col(name).cast(types[name]) for name in names]
-            frames.append(shown.with_columns(absent).select(RECORD_KEY, PARTITION_PATH, BUCKET, *columns))
-        rows = pl.concat(frames)
+        rule = self.merging.rule
+        rows = pl.concat([shown_rows(states, self.merging) for _, states in precombine(statements, rule).rows])
         return rule.settle(rows, seen=True) if rule.kind == "columns" else rows

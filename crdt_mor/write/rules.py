@@ -16,6 +16,7 @@ import pyarrow as pa
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.polars_types import polars_frame
@@ -49,11 +50,13 @@ class RowRules:
         """
         if self.config.merge.partial and not self.are_new:
             return data
-        for rule in self.rules:
-            if rule.kind == "default" and rule.name not in data.column_names:
-                value = _default(rule.text, self.schema.declared.field(rule.name))
-                data = data.append_column(rule.name, pa.repeat(value, data.num_rows))
-        return data
+        given = {*data.column_names}
+        added = {
+            rule.name: pa.repeat(_default(rule.text, self.schema.declared.field(rule.name)), data.num_rows)
+            for rule in self.rules
+            if rule.kind == "default" and rule.name not in given
+        }
+        return with_columns(data, added)
 
     def ask(self, rows: pa.Table) -> None:
         """Raise `ConstraintViolationError` if a row breaks a rule.
@@ -67,7 +70,7 @@ class RowRules:
 
     def _broken(self, rule: Rule, rows: pa.Table) -> np.ndarray | None:
         """Return the rows that break a rule; None if it does not apply."""
-        absent = [name for name in rule.columns if name not in rows.column_names]
+        absent = [name for name in rule.columns if rows.schema.get_field_index(name) < 0]
         if rule.kind == "not_null":
             if absent:  # a partial update keeps the old value
                 return np.full(rows.num_rows, self.are_new)
@@ -112,12 +115,12 @@ def violation(
 def broken_by(rule: Rule, schema: TableSchema) -> pl.Expr:
     if rule.kind == "not_null":
         return pl.col(rule.name).is_null()
-    return ~_condition(rule.text, schema.to_json())
+    return ~_condition(rule.text, schema)
 
 
 @lru_cache(maxsize=256)
-def _condition(text: str, schema: str) -> pl.Expr:
-    return checked(text, TableSchema.from_json(schema))
+def _condition(text: str, schema: TableSchema) -> pl.Expr:
+    return checked(text, schema)
 
 
 # --- under other names of columns -------------------------------------------------------------------------------------
@@ -186,9 +189,9 @@ def rules_in_stored_names(
     for rule, seen in zip(rules, asked, strict=True):
         if rule.kind != "check":
             continue
-        meant = with_columns_named(_condition(seen.text, shown.to_json()), known)
+        meant = with_columns_named(_condition(seen.text, shown), known)
         try:
-            is_meant = meant is not None and _condition(rule.text, schema.to_json()).meta.eq(meant)
+            is_meant = meant is not None and _condition(rule.text, schema).meta.eq(meant)
         except InvalidInputError:
             is_meant = False
         if not is_meant:
@@ -239,7 +242,7 @@ def require_rules(rules: Collection[Rule], config: TableConfig, schema: TableSch
             _require_value(rule, merging)
         elif rule.kind == "check":
             _require_as_read(rule, merging)
-            _condition(rule.text, schema.to_json())
+            _condition(rule.text, schema)
         else:
             _require_default(rule, config, schema, merging)
 
@@ -256,7 +259,7 @@ def _require_shapes(check: object, default: object) -> None:
 
 
 def _require_columns(names: Collection[str], schema: TableSchema) -> None:
-    unknown = [name for name in names if name not in schema.declared.names]
+    unknown = [name for name in names if name not in schema]
     if unknown:
         raise InvalidInputError(
             f"the table lacks columns of these rules{schema.meant(unknown)}. "
@@ -274,7 +277,7 @@ def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
             "a check needs a condition on columns that users write, because it runs before a row is stored. "
             f"check={name!r} condition={text!r}"
         )
-    return tuple(column for column in schema.declared.names if column in named)
+    return tuple(sorted(named, key=schema.declared.get_field_index))
 
 
 def _require_value(rule: Rule, merging: Merging) -> None:
@@ -300,7 +303,7 @@ def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, mergi
         raise InvalidInputError(f"key and partition columns cannot have a default: remove it. column={rule.name!r}")
     try:
         column = pa.repeat(_default(rule.text, schema.declared.field(rule.name)), 1)
-        schema.normalise(pa.table({rule.name: column}), merging.accepts)
+        schema.select([rule.name]).normalise(pa.table({rule.name: column}), merging.accepts)
     except (SchemaMismatchError, pa.ArrowException) as error:
         raise InvalidInputError(
             f"pass a default of the column's type. column={rule.name!r} default={rule.text!r} "

@@ -17,6 +17,7 @@ import pyarrow as pa
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
@@ -264,7 +265,8 @@ class Statements:
         rows: all stored columns except visible ones of payloads with a state, and keys in the form of `keyed`.
         """
         types = self.merging.columns.stored
-        columns = [name for name in types if name in rows.columns]
+        there = {*rows.columns}
+        columns = [name for name in types if name in there]
         keys = [pl.col(name) for name in (RECORD_KEY, PARTITION_PATH, BUCKET)]
         self._operations.add("UPSERT")
         frame = rows.select(*(pl.col(name).cast(types[name]) for name in columns), *keys)
@@ -296,7 +298,7 @@ class Statements:
     @property
     def new(self) -> dict[str, str]:
         """New columns: shown names by stored names."""
-        known = self._schema_at_begin.declared.names
+        known = self._schema_at_begin
         return {name: self.shown.get(name, name) for name in self.schema.declared.names if name not in known}
 
     def rehearse(self) -> None:
@@ -372,17 +374,17 @@ class Statements:
                 "PartialUpdate(columns={...}). "
                 f"missing={required}"
             )
-        for name in absent:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.stored.field(name).type))
-        return rows.select(schema.declared.names)
+        nulls = {name: pa.nulls(rows.num_rows, schema.stored.field(name).type) for name in absent}
+        return with_columns(rows, nulls).select(schema.declared.names)
 
     def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
         key = self.config.key
-        absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
+        given = {*rows.column_names}
+        absent = [name for name in (*key.fields, *key.partition_fields) if name not in given]
         if absent:
             raise SchemaMismatchError(f"a partial update needs the key and partition columns. missing={absent}")
         for member in merging.rule.members:
-            missing = [name for name in member.columns if name not in rows.column_names]
+            missing = [name for name in member.columns if name not in given]
             if missing and len(missing) < len(member.columns):
                 raise SchemaMismatchError(
                     f"{member.payload.name} merges these columns together: give all of them or none. "
@@ -455,7 +457,8 @@ def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: s
 def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
     if not isinstance(statement, RowsWrite):
         return statement
-    absent = [name for name in types if name not in statement.rows.columns]
+    there = {*statement.rows.columns}
+    absent = [name for name in types if name not in there]
     rows = statement.rows.with_columns(pl.lit(None, types[name]).alias(name) for name in absent)
     return RowsWrite(rows, None if statement.given is None else (*statement.given, *absent))
 

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from crdt_mor.columns.casts import to_declared
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.tables import with_columns
 from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import CrdtMorError, InvalidInputError
-from crdt_mor.laws.merging import Merging, lift
+from crdt_mor.laws.merging import Merging, lifted
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.merge.rule import Member, naming_payload
@@ -146,8 +147,9 @@ def changed_rows(
     config, schema, merging = statements.config, statements.schema, statements.merging
     if config.merge.partial:
         assigned = sorted(asked_together(statements.rules, assigned))
+    given = {*assigned}
     ordering = config.merge.ordering
-    if ordering is not None and ordering in assigned:
+    if ordering is not None and ordering in given:
         refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
     if config.merge.partial and config.merge.nulls == "keep":
@@ -155,22 +157,25 @@ def changed_rows(
         _refuse_kept(rows, after, [name for name in assigned if name not in of_payloads], config)
     if config.merge.partial:
         kept = {*config.key.fields, *config.key.partition_fields, *assigned}
-        kept |= {name for member in _touched(merging, assigned) for name in member.columns}
+        touched = [member for member in merging.rule.members if not given.isdisjoint(member.columns)]
+        kept |= {name for member in touched for name in member.columns}
         written = written.select([name for name in written.column_names if name in kept])
+    columns = dict[str, pa.Array]()
     for member in merging.rule.members:
-        is_set = member in _touched(merging, assigned)
+        is_set = not given.isdisjoint(member.columns)
         if is_set or (member.payload.nulls == "value" and not config.merge.partial):
             values = _written(rows, after, member, schema, merging, config)
-            written = _replaced(written, member, values, rows.num_rows, schema)
+            columns.update(_shown(member, values, schema))
         elif not config.merge.partial:
-            written = _replaced(written, member, None, rows.num_rows, schema)
-    return written
+            columns.update(_nulls(member, rows))
+    return with_columns(written, columns)
 
 
 def rows_anew(rows: pa.Table, statements: NamedStatements) -> pa.Table:
     """Return the rows to write under unused keys so that readers see `rows`."""
     config, schema, merging = statements.config, statements.schema, statements.merging
-    written = rows
+    columns = dict[str, pa.Array]()
+    nothing = with_columns(rows, {name: null for member in merging.rule.members for name, null in _nulls(member, rows)})
     for member in merging.rule.members:
         if member.hidden is not None and not member.payload.assigns:
             raise InvalidInputError(
@@ -178,14 +183,9 @@ def rows_anew(rows: pa.Table, statements: NamedStatements) -> pa.Table:
                 "upsert their new values there. "
                 f"columns={list(member.columns)}"
             )
-        nothing = _replaced(rows, member, None, rows.num_rows, schema)
         values = _written(nothing, rows, member, schema, merging, config)
-        written = _replaced(written, member, values, rows.num_rows, schema)
-    return written
-
-
-def _touched(merging: Merging, assigned: Collection[str]) -> list[Member]:
-    return [member for member in merging.rule.members if not set(member.columns).isdisjoint(assigned)]
+        columns.update(_shown(member, values, schema))
+    return with_columns(rows, columns)
 
 
 def with_values(
@@ -207,9 +207,7 @@ def with_values(
             "a new value cannot be computed for a row: exclude the row by `where`, or set null there. "
             f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
         ) from error
-    for name in assigned:
-        rows = rows.set_column(rows.column_names.index(name), name, new.column(name))
-    return rows
+    return with_columns(rows, {name: new.column(name) for name in assigned})
 
 
 def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements, if_lost: str) -> None:
@@ -306,7 +304,8 @@ def _refuse_unshown(
 
 def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> pl.Series:
     dot = Dot(pl.lit(0, pl.Int64), pl.int_range(pl.len(), dtype=pl.Int32), pl.lit(""))
-    states = [member.pack(lift(_unpacked(values, member), merging, dot)).alias("state") for values in written]
+    frames = [pl.DataFrame(lifted(_unpacked(values, member), member, merging, dot)) for values in written]
+    states = [member.pack(frame).alias("state") for frame in frames]
     height = len(states[0])
     code = np.tile(np.arange(height), len(states))
     keys = pl.int_range(height, eager=True).cast(pl.String)
@@ -323,12 +322,13 @@ def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
     return pl.DataFrame({name: values.struct.field(field) for name, field in member.fields.items()})
 
 
-def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int, schema: TableSchema) -> pa.Table:
-    columns = None if values is None else _unpacked(values, member).to_arrow()
-    for name in member.columns:
-        column = pa.nulls(height, rows.schema.field(name).type) if columns is None else columns.column(name)
-        rows = rows.set_column(rows.column_names.index(name), name, _as_declared(column, schema, name))
-    return rows
+def _shown(member: Member, values: pl.Series, schema: TableSchema) -> list[tuple[str, pa.Array]]:
+    columns = _unpacked(values, member).to_arrow()
+    return [(name, _as_declared(columns.column(name), schema, name)) for name in member.columns]
+
+
+def _nulls(member: Member, rows: pa.Table) -> list[tuple[str, pa.Array]]:
+    return [(name, pa.nulls(rows.num_rows, rows.schema.field(name).type)) for name in member.columns]
 
 
 def _as_declared(values: pa.Array | pa.ChunkedArray, schema: TableSchema, name: str) -> pa.Array | pa.ChunkedArray:

@@ -106,7 +106,8 @@ class Catalog:
         listed = [
             field.metadata[ALL_COLUMNS] for field in asked if ALL_COLUMNS in field.metadata and field.name in called
         ]
-        dropped = [name for name in (listed[0] if listed else table.names) if name in there - {*called.values()}]
+        kept = there - {*called.values()}
+        dropped = [name for name in (listed[0] if listed else table.names) if name in kept]
         if dropped:
             raise SchemaMismatchError(
                 "Spark's catalog lacks columns of the table, as ALTER TABLE … DROP COLUMN changes the catalog alone: "

@@ -88,7 +88,8 @@ def changes(
 
 def _check(check: Check, schema: StructType, there: pa.Schema, read: Callable[[list[str]], object]) -> None:
     """Check the requested columns. read: reads columns, and its error names the new name of a missing one."""
-    unknown = [name for name in schema.names if name not in there.names]
+    known = {*there.names}
+    unknown = [name for name in schema.names if name not in known]
     if unknown and check is check_schema:
         try:
             read(unknown)

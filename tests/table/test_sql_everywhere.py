@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.store import MemoryStore
 
@@ -139,7 +140,7 @@ def test_moment_in_a_zone_is_the_same_moment_when_clocks_go_back_and_at_the_ends
     for text in texts:
         moment = dt.datetime.fromisoformat(f"{text}+00:00")
         rows = pl.DataFrame({"z": pl.Series([moment]).dt.convert_time_zone(BERLIN)})
-        assert rows.filter(Condition(f"z = '{text}Z'", columns).expression()).height == 1
+        assert rows.filter(Condition(f"z = '{text}Z'", Inputs.of_types(columns)).expression()).height == 1
 
 
 def test_update_with_a_moment_of_another_zone_says_that_types_differ() -> None:

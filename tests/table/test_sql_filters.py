@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.cli.main import app
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_tokens import tokens_of
@@ -202,7 +203,7 @@ def test_many_conditions_in_a_row_are_no_deep_expression(join: str, term: str) -
     terms = [f"TIMESTAMP '2026-01-02 12:00:{n % 60:02}'" if not term else term.format(n) for n in range(100)]
     text = f" {join} ".join(terms)
     columns = pl.Schema({"v": pl.Int64(), "b": pl.Boolean(), "n": pl.Datetime("us"), "ms": pl.Datetime("ms")})
-    condition = Condition(text if term else f"n IN ({text}, ms)", columns).expression()
+    condition = Condition(text if term else f"n IN ({text}, ms)", Inputs.of_types(columns)).expression()
     in_parquet = parquet_form(condition, TableSchema.of(SCHEMA))
     assert max(map(depth, [condition, condition if in_parquet is None else in_parquet])) < 15
 

@@ -13,6 +13,7 @@ import pytest
 from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.read.conditions import is_element_wise
+from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.store import MemoryStore
 
@@ -187,7 +188,7 @@ def _as_moment(value: object) -> object:
 def test_value_of_sql_is_the_value_of_duckdb(engine: duckdb.DuckDBPyConnection, kind: str) -> None:
     wrong = []
     for text in LIKE_DUCKDB[kind]:
-        made = Condition(text, FRAME.schema).expression()
+        made = Condition(text, Inputs(FRAME)).expression()
         found = FRAME.select(pl.col("id"), made.alias("value"))["value"].to_list()
         wanted = [value for (value,) in engine.execute(f"SELECT {text} FROM rows ORDER BY id").fetchall()]
         if [*map(_as_moment, found)] != [*map(_as_moment, wanted)]:
@@ -224,7 +225,7 @@ def test_such_values_mean_the_same_in_updates_filters_checks_and_merges() -> Non
 def test_time_in_a_zone_is_truncated_in_that_zone() -> None:
     noon = dt.datetime(2026, 7, 1, 22, 30, tzinfo=dt.UTC)
     frame = pl.DataFrame({"z": pl.Series([noon]).dt.convert_time_zone("Europe/Berlin")})
-    made = Condition("DATE_TRUNC('day', z)", frame.schema).expression()
+    made = Condition("DATE_TRUNC('day', z)", Inputs(frame)).expression()
     assert frame.select(made).item() == dt.datetime(2026, 7, 1, 22, tzinfo=dt.UTC)
 
 
