@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFoundError
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import COPIED, copied_path, version_path
-from crdt_mor.log.steps import PUTS_MAX, List, MakeDurable, Nonce, Pause, Put, Read, Steps, put_surely
+from crdt_mor.log.steps import PUTS_MAX, List, MakeDurable, Nonce, Pause, Put, Read, Steps, Together, put_surely
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.copy import bridge, differs_only_in_clocks
@@ -30,12 +30,9 @@ def note(value: Timeline, data: bytes) -> Steps[None]:
 
 def notes() -> Steps[list[Timeline]]:
     listed: list[Stat] = yield List(COPIED)
-    found = []
-    for stat in listed:
-        data = yield Read(stat.path)
-        if data is not None:
-            found.append(Timeline.decode(data, stat.path))
-    return found
+    contents = (yield Together(tuple(Read(stat.path) for stat in listed))) if listed else []
+    found = zip(listed, contents, strict=True)
+    return [Timeline.decode(data, stat.path) for stat, data in found if data is not None]
 
 
 def tail_of_copy() -> Steps[Timeline | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from crdt_mor.errors import (
@@ -45,7 +46,7 @@ from crdt_mor.services.copy_objects import (
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.store.across import bytes_held, put_across
 from crdt_mor.store.paths import TEMP_FOLDER, one_of_each_folder
-from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
+from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket, side_by_side
 
 T = TypeVar("T")
 
@@ -157,7 +158,7 @@ def _newest(session: Session) -> Moment:
         session.views.sealed(look=True)
         if session.views.has_foreign:
             session.adopt()
-        value = session.tail()
+        value = session.known_tail()
         _require_whole(session, value)
         data = session.store.read(version_path(value.version))
         if data is not None and value.is_in(data) and properties is not None:
@@ -244,8 +245,10 @@ class _Copying:
         value = moment.value
         self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
-        need = needed_objects(moment, listed(self._session.store))
-        self._put_missing(moment, need)
+        source = self._session.store
+        here, there = side_by_side(source, [partial(listed, source), partial(listed, self._target)])
+        need = needed_objects(moment, here)
+        self._put_missing(moment, need, there)
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
             return None
@@ -256,12 +259,11 @@ class _Copying:
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
-    def _put_missing(self, moment: Moment, need: NeededObjects) -> None:
+    def _put_missing(self, moment: Moment, need: NeededObjects, there: Mapping[str, Stat]) -> None:
         """Put missing objects; files ending instants for Hudi's readers come last, in order if readers may exist.
 
         Before these, check again if the copy may show this moment.
         """
-        there = listed(self._target)
         missing, endings = _missing(need.objects, there, need.beginnings), _missing(need.endings, there)
         stats = (*need.objects, *need.endings)
         self._kept = sum(stat.path in there and stat.path not in self._made for stat in stats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from crdt_mor.errors import FormatError
 from crdt_mor.events.session import Session
@@ -30,7 +31,7 @@ from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.planners.archive import is_history_file, span_of
 from crdt_mor.planners.copy import files_needed, is_over
 from crdt_mor.store.paths import in_hoodie
-from crdt_mor.store.protocol import Stat, Store
+from crdt_mor.store.protocol import Stat, Store, side_by_side
 
 
 class GoneError(Exception):
@@ -73,8 +74,8 @@ class NeededObjects:
 
 
 def listed(store: Store) -> dict[str, Stat]:
-    found = outside_other_tables(store.walk(""))
-    return {stat.path: stat for stat in (*found, *store.walk(".hoodie"))}
+    found, hoodie = side_by_side(store, [partial(store.walk, folder) for folder in ("", ".hoodie")])
+    return {stat.path: stat for stat in (*outside_other_tables(found), *hoodie)}
 
 
 def needed_objects(moment: Moment, listing: Mapping[str, Stat]) -> NeededObjects:

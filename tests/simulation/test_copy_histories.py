@@ -312,9 +312,9 @@ def hudis_timeline_is_taken_as_it_is_listed(patch: Patch) -> None:
 def the_properties_come_first(patch: Patch) -> None:
     put = service._Copying._put_missing
 
-    def planted(copying: Any, moment: Any, need: Any) -> None:
+    def planted(copying: Any, *needed: Any) -> None:
         copying._target.put(PROPERTIES, copying._session.store.read(PROPERTIES))
-        put(copying, moment, need)
+        put(copying, *needed)
 
     patch.setattr(service._Copying, "_put_missing", planted)
 
