@@ -27,8 +27,10 @@ _CHUNK: Final = 4_096
 """Files that an iteration makes at once."""
 
 _PATH: Final = rf"^(?:(?P<partition>(?s:.*))/)?{BASE_FILE}$"
-_TYPES: Final = (pa.large_string(), pa.int64(), pa.int64(), pa.int64(), pa.large_string())
-_DEFAULTS: Final = (None, None, None, 0, "")
+_TEXT: Final = str, pa.large_string()
+_NUMBER: Final = int, pa.int64()
+_COLUMNS: Final = ((*_TEXT, None), (*_NUMBER, None), (*_NUMBER, None), (*_NUMBER, 0), (*_TEXT, ""))
+"""The Python type, Arrow type and default of an entry's parts."""
 
 
 class PackedFiles(Sequence[DataFile]):
@@ -48,12 +50,12 @@ class PackedFiles(Sequence[DataFile]):
         from pyarrow import compute as pc
 
         columns = []
-        for place, (kind, default) in enumerate(zip(_TYPES, _DEFAULTS, strict=True)):
+        for place, (kind, stored, default) in enumerate(_COLUMNS):
             values = [entry[place] if place < len(entry) else default for entry in entries]
-            if {*map(type, values)} - {str if pa.types.is_large_string(kind) else int}:
+            if {*map(type, values)} - {kind}:
                 return None
             try:
-                columns.append(pa.array(values, kind))
+                columns.append(pa.array(values, stored))
             except (pa.ArrowException, OverflowError, ValueError):
                 return None
         are_bases = pc.match_substring_regex(columns[0], _PATH)

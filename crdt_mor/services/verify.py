@@ -17,7 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.errors import CrdtMorError, FormatError, UnsupportedVersionError
+from crdt_mor.errors import CrdtMorError, FormatError, StorageUnavailableError, UnsupportedVersionError
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode, decode_table
 from crdt_mor.hudi.handover import read_properties
@@ -111,6 +111,8 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
             yield finding("settings", PROPERTIES, "the file was truncated: its last line has no end")
         else:
             yield from _ask_told(decode_table(data, PROPERTIES))
+    except StorageUnavailableError:  # other files cannot be read either
+        raise
     except CrdtMorError as error:
         yield finding("settings", PROPERTIES, str(error))
 

@@ -101,7 +101,7 @@ def test_refresh_that_fails_leaves_the_commit_and_warns_until_the_next_repairs(t
 
     with (
         mor.observe(keep),
-        pytest.warns(UpkeepWarning, match=r"delta mirror shows .* call table\.mirror\('delta'\)") as told,
+        pytest.warns(UpkeepWarning, match=r"delta mirror shows .* next commit or maintain") as told,
     ):
         commit = Table(table.uri, opening=Opening(store=store)).upsert(rows([1], 70))
 
