@@ -75,6 +75,18 @@ def test_upsert_of_few_applications_versions_contain_the_tokens(fast_path: Path)
     assert isinstance(newest(fast_path / "t")["tokens"], list)
 
 
+def test_upsert_after_a_version_with_many_tokens_moves_them(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(segments, "TOKENS_MAX", 1 << 30)  # as an earlier release
+        written(fast_path / "t")
+    assert objects(fast_path / "t") == []
+    table = Table(fast_path / "t")
+    table.set_properties({"own": "1"})
+    assert len(objects(fast_path / "t")) == 1
+    assert table.upsert(row(0), token=("app0", 1)).repeated
+    assert numbers(Table(fast_path / "t")) == ALL
+
+
 def test_restore_sets_tokens_in_the_object_back(fast_path: Path) -> None:
     table = written(fast_path / "t")
     table.maintenance.savepoint("early")
