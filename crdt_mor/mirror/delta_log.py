@@ -68,6 +68,10 @@ class LogState:
         return next((action["commitInfo"] for action in self.newest if "commitInfo" in action), {})
 
 
+_NEEDED: Final = {"add": "path", "remove": "path", "txn": "appId"}
+"""The text that an action must have."""
+
+
 def commit_path(number: int) -> str:
     return f"{LOG}/{number:020d}.json"
 
@@ -176,12 +180,20 @@ def encode(actions: Iterable[Action]) -> bytes:
 def _lines(content: bytes, path: str) -> list[Action]:
     try:
         found = [json.loads(line) for line in content.splitlines() if line.strip()]
-        if all(isinstance(action, dict) and len(action) == 1 for action in found):
+        if all(map(_is_action, found)):
             return found
         reason = "a line is no action"
     except ValueError as error:
         reason = str(error)
     raise FormatError(f"not a version of a Delta log: delete the mirror and mirror again. {reason}. path={path}")
+
+
+def _is_action(line: object) -> bool:
+    if not isinstance(line, dict) or len(line) != 1:
+        return False
+    ((kind, fields),) = line.items()
+    needed = _NEEDED.get(kind)
+    return isinstance(fields, dict) and (needed is None or isinstance(fields.get(needed), str))
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------

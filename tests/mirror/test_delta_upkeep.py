@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.errors import FormatError
 from crdt_mor.mirror import delta_upkeep
 from crdt_mor.mirror import sweep as sweeping
 from crdt_mor.mirror.delta_log import LogState, replay
@@ -167,3 +168,16 @@ def test_files_needed_are_those_of_all_kept_versions(tmp_path: Path) -> None:
     own = {path.relative_to(table.uri).as_posix() for path in files_in(*folders)}
     assert own < needed
     assert {path for path in needed - own if Path(table.uri, path).is_file()} == needed - own
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "{}", "{", '{"add": 1}', '{"add": {}}', '{"remove": {"path": 3}}', '{"txn": {}}', '{"a": {}, "b": {}}'],
+)
+def test_a_log_with_a_wrong_action_is_refused_by_name(tmp_path: Path, line: str) -> None:
+    table = made(tmp_path)
+    table.mirror("delta")
+    with Path(table.uri, "_delta_log", f"{0:020d}.json").open("a") as log:
+        log.write(f"{line}\n")
+    with pytest.raises(FormatError, match=r"not a version of a Delta log.*00000\.json"):
+        table.mirror("delta")
