@@ -90,7 +90,7 @@ CHECKS: Final = MappingProxyType({
     ),
     "fold": ("the rows that readers see differ from the rows of the commits", _REPORT),
     "mirror": (_MIRRORS, "remove the mirror's folder, _delta_log or metadata, then run crdt-mor mirror"),
-    "mirror head": (_MIRRORS, "run crdt-mor mirror, or call table.mirror"),
+    "mirror head": (_MIRRORS, "mirror the table again"),
     "unprojected": (
         "Hudi's readers miss the event for now; a compaction by Hudi would miss it too, and the table be refused",
         "run crdt-mor maintain to tell Hudi before its next turn. A live writer does so in a moment",
