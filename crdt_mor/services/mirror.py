@@ -9,10 +9,12 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import starmap
 from typing import Any, Final, Literal, get_args
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.log.steps import Steps
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.delta import Deletes as DeltaDeletes
@@ -101,8 +103,11 @@ def forget(session: Session) -> None:
 
 def mirror_copy(session: Session, copy: Session) -> None:
     """Give a copy the table's mirrors. They show its version alone, as the files of others may be absent there."""
-    for name in MIRRORS:
-        there, original = _own_head(copy, name), _own_head(session, name)
+    asked = [(of, name) for name in MIRRORS for of in (copy, session)]
+    copy.known_tail()  # or each thread would look for it
+    is_far = copy.is_far or session.is_far
+    heads = list(in_threads(lambda one: _own_head(*one), asked, REQUESTS) if is_far else starmap(_own_head, asked))
+    for name, there, original in zip(MIRRORS, heads[::2], heads[1::2], strict=True):
         if there is not None and not shows_newest(copy, name):
             _published(copy, name, None, forgets=True)
         elif there is None and original is not None:

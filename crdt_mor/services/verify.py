@@ -63,10 +63,13 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         return _unread(tuple(unreadable(session, error)))
     groups, is_deep = _Groups(), deep and session.config.ours
     is_known = all(finding.check != "segment" for finding in read.findings)
-    with beside_in_bucket(session, partial(_beside_groups, session, read, deep=is_deep)) as take_others:
+    with (
+        beside_in_bucket(session, partial(_timeline, session, read)) as timeline,
+        beside_in_bucket(session, partial(_settings_and_mirrors, session, read, deep=is_deep)) as settings_and_mirrors,
+    ):
         if is_known:
             groups.read(session, on_progress or (lambda _: None), deep=is_deep)
-        older, told, others = take_others()
+        (older, told), others = timeline(), settings_and_mirrors()
     not_looked_at = [_DELETED_KEYS, _STRANGE_FILES]
     not_looked_at += [] if is_known else [_ROWS]
     not_looked_at += [_PAST_OF_HUDI] if groups.has_hudis else []
@@ -90,12 +93,15 @@ def _reread_twice(session: Session) -> Reread:
         return reread(session)
 
 
-def _beside_groups(session: Session, read: Reread, *, deep: bool) -> tuple[Older, HudiReport, list[Finding]]:
-    """Hudi's timeline and mirrors are compared only with an intact timeline."""
+def _timeline(session: Session, read: Reread) -> tuple[Older, HudiReport]:
+    """Hudi's timeline is compared only with an intact one."""
     older = reread_older(session, read.value)
-    told = HudiReport() if read.findings or older.findings else reread_hudi(session)
-    mirrored = [] if read.findings else mirror_findings(session, deep=deep)
-    return older, told, [*_ask_settings(session), *mirrored]
+    return older, HudiReport() if read.findings or older.findings else reread_hudi(session)
+
+
+def _settings_and_mirrors(session: Session, read: Reread, *, deep: bool) -> list[Finding]:
+    settings = list(_ask_settings(session))
+    return settings if read.findings else [*settings, *mirror_findings(session, deep=deep)]
 
 
 def _unread(findings: tuple[Finding, ...]) -> Verification:

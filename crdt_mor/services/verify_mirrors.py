@@ -12,7 +12,8 @@ import struct
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.mirror import kind_of, moment_of
 from crdt_mor.services.verify_findings import Finding, finding
+from crdt_mor.services.verify_given import ahead
 from crdt_mor.store.open import address_of
 
 _TRIES: Final = 10
@@ -46,7 +48,7 @@ _DAMAGED: Final = (
 
 
 def mirror_findings(session: Session, *, deep: bool) -> list[Finding]:
-    return [found for name in MIRRORS for found in _settled(session, name, deep=deep)]
+    return [*chain.from_iterable(ahead(session, partial(_settled, session, deep=deep), MIRRORS))]
 
 
 def _settled(session: Session, format: str, *, deep: bool) -> list[Finding]:
@@ -94,14 +96,13 @@ def _files_needed(session: Session, format: str) -> Steps[Sizes]:
 
 
 def _ask_kept(session: Session, kept: Sizes) -> Iterator[Finding]:
-    for path, size in sorted(kept.items()):
-        if path.startswith(_OWN) and path != iceberg_metadata.HINT:
-            stat = session.store.stat(path)
-            if stat is None:
-                yield finding("mirror", path, f"a file of the mirror is missing. file={path}")
-            elif size is not None and size != stat.size:
-                said = f"a file's size differs from the mirror's metadata. bytes={size} found={stat.size} file={path}"
-                yield finding("mirror", path, said)
+    paths = [path for path in sorted(kept) if path.startswith(_OWN) and path != iceberg_metadata.HINT]
+    for path, stat in zip(paths, ahead(session, session.store.stat, paths), strict=True):
+        if stat is None:
+            yield finding("mirror", path, f"a file of the mirror is missing. file={path}")
+        elif (size := kept[path]) is not None and size != stat.size:
+            said = f"a file's size differs from the mirror's metadata. bytes={size} found={stat.size} file={path}"
+            yield finding("mirror", path, said)
 
 
 @dataclass(frozen=True)
@@ -121,23 +122,26 @@ class _Asked:
     def bases(self) -> Iterator[Finding]:
         """Check base files that the newest snapshot does not show; `verify` checks the others."""
         shown = {file.path for slice_ in self.snapshot.slices for file in slice_.files}
-        for file in self.files:
-            if file.kind == "base" and file.path not in shown and self.session.store.stat(file.path) is None:
+        unshown = [file for file in self.files if file.kind == "base" and file.path not in shown]
+        stats = ahead(self.session, lambda file: self.session.store.stat(file.path), unshown)
+        for file, stat in zip(unshown, stats, strict=True):
+            if stat is None:
                 said = f"the mirror names a file that a clean removed. version={self.head.version} file={file.path}"
                 yield finding("mirror head", file.path, said, file.group)
 
     def contents(self, known: Collection[str]) -> Iterator[Finding]:
-        for file in self.files:
-            if file.path in known:
-                continue
-            try:
-                said = self._content(file)
-            except _DAMAGED as error:
-                said = f"the file is damaged: {error}. file={file.path}"
+        asked = [file for file in self.files if file.path not in known]
+        for file, said in zip(asked, ahead(self.session, self._content, asked), strict=True):
             if said is not None:
                 yield finding("mirror", file.path, said, file.group)
 
     def _content(self, file: NamedFile) -> str | None:
+        try:
+            return self._counted(file)
+        except _DAMAGED as error:
+            return f"the file is damaged: {error}. file={file.path}"
+
+    def _counted(self, file: NamedFile) -> str | None:
         if file.kind == "base":
             source = self.session.store.parquet(file.path)
             rows = file.rows if source is None else source.metadata().num_rows
