@@ -58,13 +58,14 @@ def in_threads(
         waiting: deque[tuple[Future[R], int]] = deque()
         held = 0
         for item in chain(first, rest):
-            waiting.append((pool.submit(work, item), weight(item)))
-            held += waiting[-1][1]
-            while len(waiting) > threads or (held > WEIGHT_MAX and len(waiting) > 1):
+            more = weight(item)
+            while waiting and (len(waiting) > threads or held + more > WEIGHT_MAX):
                 future, size = waiting.popleft()
                 yield future.result()
                 held -= size
                 require_own(forks, "rows that were being read")
+            waiting.append((pool.submit(work, item), more))
+            held += more
         while waiting:
             yield waiting.popleft()[0].result()
             require_own(forks, "rows that were being read")

@@ -48,7 +48,7 @@ Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collec
 """Choose file groups from (value, latest slices, file groups in open plans); pure."""
 
 
-_MEMORY_PER_BYTE: Final = 4
+_MEMORY_PER_BYTE: Final = 8
 """Approximate memory of a file group's rows, old and new."""
 
 

@@ -126,7 +126,7 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
             raise
 
     at_once = REQUESTS if session.is_far else THREADS
-    weight = partial(_weight, service)
+    weight = partial(_weight, service, session.memory_limit)
     executed = executed_parts(parts, in_threads(outcome, parts, at_once, weight))
     files = executed.files
     if files and not executed.failed:
@@ -140,9 +140,10 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
     return executed
 
 
-def _weight(service: Service[P], part: P) -> int:
-    """Return the memory of a part, but let large parts use all processors."""
-    return min(service.held(part), WEIGHT_MAX // THREADS)
+def _weight(service: Service[P], memory_limit: int, part: P) -> int:
+    """Return the memory of a part, but let large parts use all processors, as far as the memory limit allows."""
+    held = service.held(part)
+    return max(min(held, WEIGHT_MAX // THREADS), held * WEIGHT_MAX // memory_limit)
 
 
 def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:

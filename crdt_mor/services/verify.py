@@ -174,6 +174,9 @@ class _Groups:
 def _in_several(places: list[pl.DataFrame]) -> list[str]:
     if len(places) < 2:
         return []
+    hashes = pl.concat([frame[RECORD_KEY].hash() for frame in places])  # a tenth of the memory of grouped texts
+    if hashes.n_unique() == len(hashes):
+        return []
     counts = pl.concat(places).group_by(RECORD_KEY).agg(pl.col(PARTITION_PATH).n_unique().alias("partitions"))
     return sorted(counts.filter(pl.col("partitions") > 1)[RECORD_KEY].to_list())
 
