@@ -88,7 +88,7 @@ class Names:
             self.outward(schema).require_not_renamed(unknown, grows=True)
             new = [column.name for column in given if column.name not in known and not pa.types.is_null(column.type)]
             check_shown([*new], known)
-        taken = schema.declared.names
+        taken = lowered(schema.declared.names)
         return [known.get(name) or stored_name(name, taken) for name in given.names]
 
     @cached_property
@@ -123,11 +123,16 @@ def stored_name(shown: str, taken: Collection[str]) -> str:
 
     The result depends only on the name and on `taken`, all stored names ever used. Two writers that add the same name
     at once thus add one column.
+
+    taken: in lower case.
     """
-    lower = {name.lower() for name in taken}
-    if is_stored_name(shown) and shown.lower() not in lower:
+    if is_stored_name(shown) and shown.lower() not in taken:
         return shown
-    return next(name for n in count() if (name := made_name(shown, n)).lower() not in lower)
+    return next(name for n in count() if (name := made_name(shown, n)).lower() not in taken)
+
+
+def lowered(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
@@ -151,8 +156,9 @@ def created(shown: pa.Schema) -> tuple[pa.Schema, dict[str, str]]:
     if all(map(_may_stay, shown.names)):
         return shown, {name: name for name in shown.names}
     check_shown(shown.names)
-    stored = dict[str, str]()
+    stored, taken = dict[str, str](), set[str]()
     # Valid names are assigned first, so that they stay unchanged.
     for name in sorted(shown.names, key=lambda name: not is_stored_name(name)):
-        stored[name] = stored_name(name, stored.values())
+        stored[name] = stored_name(name, taken)
+        taken.add(stored[name].lower())
     return pa.schema([column.with_name(stored[column.name]) for column in shown]), stored

@@ -70,10 +70,10 @@ def in_views(frame: pl.DataFrame) -> pa.Table:
 
     pyarrow refuses views in a list whose items polars has sliced off.
     """
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    nested = {name: kind for name, kind in frame.schema.items() if kind.is_nested()}
     if not nested:
         return frame.to_arrow(compat_level=pl.CompatLevel.newest())
-    within = frame.select(nested).to_arrow(compat_level=pl.CompatLevel.oldest())
-    flat = frame.drop(nested).to_arrow(compat_level=pl.CompatLevel.newest())
+    within = frame.select([*nested]).to_arrow(compat_level=pl.CompatLevel.oldest())
+    flat = frame.drop([*nested]).to_arrow(compat_level=pl.CompatLevel.newest())
     columns = {name: within[name] if name in nested else flat[name] for name in frame.columns}
     return pa.table(columns)

@@ -189,7 +189,8 @@ class Timeline(Value):
     def _with_added(self, schema: str) -> tuple[str, ...]:
         """Append the new columns to `added`. A table's first schema adds none."""
         before, after = ([name for name, *_ in json.loads(text)] for text in (self.schema, schema))
-        return (*self.added, *(name for name in after if before and name not in before))
+        known = {*before}
+        return (*self.added, *(name for name in after if known and name not in known))
 
     @property
     def next_barrier(self) -> InstantTime:

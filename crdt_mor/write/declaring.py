@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.columns.names import stored_name
+from crdt_mor.columns.names import lowered, stored_name
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
@@ -98,7 +98,8 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
             f"the table with merge=PartialUpdate(). columns={list(columns)}"
         )
     known = tail.names.by_shown(tail.columns)
-    stored = [known.get(name) or stored_name(name, tail.columns) for name in columns]
+    taken = lowered(tail.columns)
+    stored = [known.get(name) or stored_name(name, taken) for name in columns]
     return [name for name in stored if name not in (*config.key.fields, *config.key.partition_fields)]
 
 
