@@ -47,7 +47,7 @@ check-spark: setup  ## The tests on Spark in threads and on a cluster of process
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)
 
-check-engines: setup  ## Other engines read mirrors of tables of every shape; needs Java 17 and Maven (ARGS=--long for more slices)
+check-engines: setup  ## Other engines read mirrors and try to delete files; needs Maven, Java 17 and Java 24 (ARGS=--long for more slices)
 	$(BIN)/python -m tests.engines all $(ARGS)
 
 check-lowest: setup  ## The fast tier on the lowest versions that pyproject.toml promises: requirements-lowest.txt

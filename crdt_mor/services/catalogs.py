@@ -140,7 +140,7 @@ def _pointed(
     if entry is None:
         new = _registered(session, catalog, identifier, uri)
         return None if new is None else _told(new, "registered")
-    ours = _metadata_at(entry, uri, _location(catalog, uri))
+    ours = _metadata_at(entry, uri, _location(session, catalog, uri))
     missing = updates(entry.metadata, ours, keeps_history=_IS_NESSIE not in catalog.properties)
     if not missing:
         return _told(entry, "unchanged")
@@ -156,11 +156,13 @@ def _pointed(
     return _told(catalog.load_table(identifier), "moved", _foreign(entry)) if is_first else None
 
 
-def _location(catalog: Catalog, uri: str) -> str:
+def _location(session: Session, catalog: Catalog, uri: str) -> str:
     from pyiceberg.catalog.rest import RestCatalog
 
-    root = uri.rpartition(_METADATA)[0]
-    return root if isinstance(catalog, RestCatalog) else f"{root}/{_OWN}"
+    key, root = session.config.key, uri.rpartition(_METADATA)[0]
+    # Trino's remove_orphan_files looks below `data`, which may be such a table's partition.
+    has_plain_partitions = bool(key.partition_fields) and not key.hive_style
+    return root if isinstance(catalog, RestCatalog) and not has_plain_partitions else f"{root}/{_OWN}"
 
 
 def _entry_file(session: Session, uri: str, location: str) -> str | None:
@@ -183,7 +185,7 @@ def _registered(session: Session, catalog: Catalog, identifier: tuple[str, ...],
         catalog.load_namespace_properties(identifier[:-1])
     except NoSuchNamespaceError:
         catalog.create_namespace_if_not_exists(identifier[:-1])
-    location = _location(catalog, uri)
+    location = _location(session, catalog, uri)
     file = _entry_file(session, uri, location) if location.endswith(_OWN) else uri
     if file is None:
         return None

@@ -101,7 +101,7 @@ def count_of(job: Job, folder: Path) -> int:
 
 
 def done(job: Job, folder: Path) -> list[str]:
-    """Let an engine do its job; the problems."""
+    """Let an engine do its job, and print the problems; return them."""
     ended = run(
         python_of(job.requirements), f"tests.engines.{job.module}", job.argument or job.name, str(folder), folder=folder
     )
@@ -109,6 +109,7 @@ def done(job: Job, folder: Path) -> list[str]:
     problems = judge(job.name, answers)
     if ended.returncode or len(answers) <= count_of(job, folder):
         problems.append(f"{job.name}: {len(answers) - 1} of {count_of(job, folder)} answers; {ended.stderr[-1000:]}")
+    sys.stdout.write("".join(f"{each}\n" for each in problems))
     sys.stdout.flush()
     return problems
 
@@ -157,7 +158,6 @@ def main(arguments: list[str]) -> int:
             sys.stderr.write(made.stderr)
             return 1
         problems = all_done(jobs, folder)
-    sys.stdout.write("".join(f"{each}\n" for each in problems))
     return bool(problems)
 
 

@@ -27,7 +27,7 @@ class Keeper:
 
     Attributes:
         server: The catalog that knows the tables; "" for an engine that opens folders.
-        replaced: Statements that write or spoil a version of the mirror itself, which the next refresh replaces.
+        replaced: Statements that write, or spoil the mirror: the next `mirror` or `register` says that it replaced it.
         anew: Statements after which the entry must be dropped before it is registered again.
     """
 
@@ -41,7 +41,7 @@ class Keeper:
 
 
 PURGED = frozenset({"purge"})
-"""A catalog that purges an entry deletes the manifests of the mirror."""
+"""A catalog that purges an entry deletes the manifests of the mirror, as Trino's drop does."""
 
 
 def by_pyiceberg(server: str, replaced: frozenset[str] = frozenset()) -> Keeper:
@@ -54,7 +54,7 @@ def by_pyiceberg(server: str, replaced: frozenset[str] = frozenset()) -> Keeper:
         "delete": lambda target: entry(target).delete("id < 20"),
         "expire": lambda target: entry(target).maintenance.expire_snapshots().commit(),
     }
-    return Keeper(f"pyiceberg-{server}-keeps", "iceberg", "pyiceberg", statements, server, replaced)
+    return Keeper(f"pyiceberg-{server}-keeps", "iceberg", "pyiceberg", statements, server, replaced | {"delete"})
 
 
 def texts(run: Callable[[str], object], name: str, **statements: str) -> dict[str, Statement]:
@@ -71,6 +71,7 @@ WRITES = {
     "insert": "insert into {} values (1000, 'p0', 1)",
     "update": "update {} set n = 5 where id < 20",
 }
+WRITTEN = frozenset(WRITES)
 
 
 def delta_table(target: Target) -> Any:
@@ -103,7 +104,8 @@ def by_trino(server: str, anew: frozenset[str] = frozenset()) -> Keeper:
         remove_orphan_files="alter table {} execute remove_orphan_files(retention_threshold => '0s')",
         **WRITES,
     )
-    return Keeper(f"trino-{server}-keeps", "iceberg", "trino", statements, server, frozenset({"drop"}), anew)
+    replaced = WRITTEN | {"drop", "truncate", "optimize"}
+    return Keeper(f"trino-{server}-keeps", "iceberg", "trino", statements, server, replaced, anew)
 
 
 def trino_delta(text: str) -> Statement:
@@ -146,6 +148,7 @@ SPARK_ICEBERG = texts(
     rewrite_manifests="call rest.system.rewrite_manifests('{}')",
     **WRITES,
 )
+SPARK_WRITTEN = WRITTEN | {"truncate", "rewrite data files", "rewrite manifests"}
 SPARK_DELTA = texts(
     sql,
     "delta.`{0.uri}`",
@@ -167,12 +170,13 @@ KEEPERS = (
         "duckdb",
         texts(lambda text: attached().sql(text), "rest.{0.name}", drop="drop table {}", **WRITES),
         "rest",
+        WRITTEN,
     ),
     Keeper("delta-rs-keeps", "delta", "deltalake", DELTA_RS),
     by_trino("rest", frozenset({"remove orphan files"})),
     by_trino("hive"),
     Keeper("trino-delta-keeps", "delta", "trino", TRINO_DELTA),
-    Keeper("spark-iceberg-keeps", "iceberg", "pyspark", SPARK_ICEBERG, "rest"),
+    Keeper("spark-iceberg-keeps", "iceberg", "pyspark", SPARK_ICEBERG, "rest", SPARK_WRITTEN),
     Keeper("spark-folder-keeps", "iceberg", "pyspark", {"append": appended}, replaced=frozenset({"append"})),
     Keeper("spark-delta-keeps", "delta", "pyspark", SPARK_DELTA),
 )

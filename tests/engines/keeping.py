@@ -38,11 +38,12 @@ def shown(keeper: Keeper, target: Target) -> Any:
 
 
 def refreshed(keeper: Keeper, table: Table, target: Target) -> int | None:
-    """Refresh the mirror and its entry; the version of another engine that this replaced."""
+    """Refresh the mirror and its entry; the version or snapshot of another engine that this replaced."""
     replaced = table.mirror(keeper.mirror).replaced
-    if keeper.server:
-        table.maintenance.register(catalog(keeper.server), target.name)
-    return replaced
+    if not keeper.server:
+        return replaced
+    done = table.maintenance.register(catalog(keeper.server), target.name)
+    return done.replaced if replaced is None else replaced
 
 
 def mirrored_often(keeper: Keeper, target: Target) -> Table:

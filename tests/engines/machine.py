@@ -130,7 +130,7 @@ def process(
         return is_ready()
 
     try:
-        wait_for("server", is_up, every_s=0.1, where=lambda: log.read_text()[-2000:])
+        wait_for("server", is_up, patience_s=600, every_s=0.1, where=lambda: log.read_text()[-2000:])
         yield
     finally:
         started.terminate()

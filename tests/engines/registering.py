@@ -138,6 +138,15 @@ def one_line(entry: Any) -> str:
     return ""
 
 
+def spares_partitions(server: str, uri: str) -> str:
+    """Trino's `remove_orphan_files` lists `data` in the folder of an entry, so no partition may have this path."""
+    given = options(server)
+    table = Table.create(uri, SCHEMA, key=["id", "part"], partition_by="part", hive_style=False, storage_options=given)
+    table.maintenance.register(catalog(server), "checks.folder")
+    location: str = catalog(server).load_table("checks.folder").location()
+    return "" if location.endswith("/table/metadata/entry") else f"location {location}"
+
+
 def race(server: str, uri: str, number: str) -> None:
     table, start = Table(uri, storage_options=options(server)), 100 * (int(number) + 1)
     for turn in range(TURNS):
@@ -145,7 +154,7 @@ def race(server: str, uri: str, number: str) -> None:
         table.maintenance.register(catalog(server), "checks.races")
 
 
-CHECKS: tuple[Check, ...] = (moves, follows_to_vectors, refuses_stale, races)
+CHECKS: tuple[Check, ...] = (moves, follows_to_vectors, refuses_stale, races, spares_partitions)
 
 
 def main(server: str, folder: str) -> None:

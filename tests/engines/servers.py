@@ -132,6 +132,7 @@ def configuration(folder: Path, port: int) -> dict[str, list[str]]:
         "config": [
             "coordinator=true",
             "node-scheduler.include-coordinator=true",
+            "query-manager.required-workers=1",  # queries wait until the node has announced itself
             f"http-server.http.port={port}",
             f"discovery.uri=http://127.0.0.1:{port}",
             "node.internal-address=127.0.0.1",
