@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.mirror.iceberg_metadata import MAIN, NUMBER
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
 
 TableMetadata = Any
 """Of version 2 or 3: pyiceberg's own name stands for all versions."""
-
-NUMBER: Final = "crdt_mor.number"
-VERSION: Final = "crdt_mor.version"
-MAIN: Final = "main"
 
 ROW_IDS: Final = 3
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.log.steps import Put, put_surely
-from crdt_mor.mirror.catalog_steps import NUMBER, ROW_IDS, VERSION, number_of, requirements, updates
+from crdt_mor.mirror.catalog_steps import ROW_IDS, number_of, requirements, updates
+from crdt_mor.mirror.iceberg_metadata import FOLDER, NUMBER
+from crdt_mor.mirror.refresh import VERSION
 from crdt_mor.services.catalog_calls import GLUE, answers, catalog_of
 from crdt_mor.services.hudi_entries import Action, hudi_entry_lags, located_hudi, register_hudi
 from crdt_mor.services.mirror import mirror, shows_newest
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as Entry
 
 FORMATS: Final = ("iceberg", "hudi")
-_METADATA: Final = "/metadata/"
-_OWN: Final = "metadata/entry"
+_METADATA: Final = f"/{FOLDER}/"
+_OWN: Final = f"{FOLDER}/entry"
 _IS_NESSIE: Final = "nessie.is-nessie-catalog"
 """Nessie refuses to remove snapshots: an entry shows the newest alone."""
 
@@ -168,7 +170,7 @@ def _location(session: Session, catalog: Catalog, uri: str) -> str:
 def _entry_file(session: Session, uri: str, location: str) -> str | None:
     """Put the mirror's metadata with another location, and return its address; None if it has expired."""
     root, _, name = uri.rpartition(_METADATA)
-    data = session.store.read(f"metadata/{name}")
+    data = session.store.read(f"{FOLDER}/{name}")
     if data is None:
         return None
     path = f"{location}/metadata/00000-{session.environment.nonce()}.metadata.json"

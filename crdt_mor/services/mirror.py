@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import starmap
+from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
@@ -19,9 +20,10 @@ from crdt_mor.log.steps import Steps
 from crdt_mor.mirror.columns import mirror_columns
 from crdt_mor.mirror.delta import Deletes as DeltaDeletes
 from crdt_mor.mirror.delta import Delta
+from crdt_mor.mirror.delta_log import LOG
 from crdt_mor.mirror.iceberg import Deletes as IcebergDeletes
 from crdt_mor.mirror.iceberg import Iceberg
-from crdt_mor.mirror.iceberg_metadata import metadata_path
+from crdt_mor.mirror.iceberg_metadata import FOLDER, metadata_path
 from crdt_mor.mirror.refresh import Head, Kind, Moment, Objects, Refreshed, refresh, shows
 from crdt_mor.mirror.slices import ShownSlice, SliceKey, key_of, show
 from crdt_mor.mirror.sweep import files_needed as mirror_files
@@ -41,7 +43,7 @@ _DELETES: Final[Mapping[str, tuple[str, ...]]] = {
 SWEPT_EVERY: Final = 10
 """Versions of a mirror between two sweeps of its files."""
 
-_FOLDERS: Final = ("_delta_log/", "metadata/")
+FOLDERS: Final = MappingProxyType({"delta": LOG, "iceberg": FOLDER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ def shows_newest(session: Session, format: str) -> bool:
 
 def files_needed(session: Session, there: Collection[str] | None = None) -> frozenset[str]:
     """Return the files that kept versions of mirrors name. there: the table's files, if listed."""
-    if there is not None and not any(path.startswith(_FOLDERS) for path in there):
+    folders = tuple(f"{folder}/" for folder in FOLDERS.values())
+    if there is not None and not any(path.startswith(folders) for path in there):
         return frozenset()
     return frozenset(session.run(mirror_files(address_of(session.store, session.uri))))
 

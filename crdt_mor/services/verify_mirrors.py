@@ -32,13 +32,12 @@ from crdt_mor.model.policies import MIRRORS
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.services.mirror import kind_of, moment_of
+from crdt_mor.services.mirror import FOLDERS, kind_of, moment_of
 from crdt_mor.services.verify_findings import Finding, finding
 from crdt_mor.services.verify_given import ahead
 from crdt_mor.store.open import address_of
 
 _TRIES: Final = 10
-_FOLDERS: Final = {"delta": "_delta_log", "iceberg": "metadata"}
 _OWN: Final = (f"{files.FOLDER}/", f"{delta_vectors.FOLDER}/", f"{iceberg_metadata.FOLDER}/")
 _DAMAGED: Final = (
     FormatError, pa.ArrowException, OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, struct.error,
@@ -64,7 +63,7 @@ def _settled(session: Session, format: str, *, deep: bool) -> list[Finding]:
 def _ask(session: Session, format: str, *, deep: bool) -> tuple[int, list[Finding]]:
     """Return the newest number, or -1, and the findings."""
     snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
-    kind, moment, folder = kind_of(session, snapshot.value, format), moment_of(snapshot), _FOLDERS[format]
+    kind, moment, folder = kind_of(session, snapshot.value, format), moment_of(snapshot), FOLDERS[format]
     try:
         head = session.run(kind.head())
         kept = session.run(_files_needed(session, format))
