@@ -24,7 +24,7 @@ from crdt_mor.log.paths import plan_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Publisher, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
 from crdt_mor.log.stopping import require_present
-from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
+from crdt_mor.log.tail import Tail, delete_if_table_is_gone, find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
@@ -113,23 +113,19 @@ def open_plans(publisher: Publisher, known_tail: Timeline, action: PlannedAction
     return tail, frozen
 
 
-def keep_outputs(known_tail: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
-    """Return True if an executor's outputs may stay; delete them if the plan was cancelled.
+def keep_outputs(known_tail: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[Tail | None]:
+    """Return the tail if an executor's outputs may stay; delete them, and return None, if the plan was cancelled.
 
     An executor calls this after its puts: a cancel deletes only outputs put before its listing.
     """
-    return (yield from keep_outputs_in((yield from find_tail(known_tail)), barrier, outputs))
-
-
-def keep_outputs_in(tail: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
-    """Do `keep_outputs` by a tail found after the puts."""
+    tail = yield from find_tail(known_tail)
     if not (yield from is_given_up_in(barrier, tail)):
-        return True
+        return tail
     if may_be_dropped(barrier, (yield from find_tail(tail))):
-        return False  # a savepoint of Hudi may need a completed plan's outputs; others are swept
+        return None  # a savepoint of Hudi may need a completed plan's outputs; others are swept
     for path in outputs:
         yield Delete(path)
-    return False
+    return None
 
 
 def complete(

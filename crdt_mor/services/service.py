@@ -170,10 +170,10 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         if session.tail().find_plan(part.barrier) is not None:
             raise
         return []  # the plan ended meanwhile, and a clean removed the files that it replaced
-    tail = session.tail()
-    if not session.run(plans.keep_outputs_in(tail, part.barrier, [file.path for file in files])):
+    tail = session.run(plans.keep_outputs(session.known_tail(), part.barrier, [file.path for file in files]))
+    if tail is None:
         return []
-    _remove_erased(session, tail, part.barrier, files)
+    _remove_erased(session, session.remember(tail), part.barrier, files)
     session.publisher.tell(
         PartEvent(
             barrier=part.barrier, action=service.action.name, parts=parts, rows=sum(file.rows for file in files),
