@@ -282,7 +282,7 @@ class Scan(ArrowRows):
 def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None) -> None:
     """Prefetch from a bucket the ends of the files that a scan reads first."""
     slices = Scan(snapshot, None, filter, meta=False)._pruning.kept  # noqa: SLF001
-    replace(snapshot, slices=slices if limit is None else Slices(slices[:1])).prefetch()
+    replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
 
 
 def _row_count(limit: object) -> int | None:

@@ -84,7 +84,6 @@ class Shortcuts:
 
 NO_SHORTCUTS = Shortcuts()
 
-
 CLAIMS_MAX = 8
 """Tries to claim a time for posts, about as long as a commit takes: another process that has claimed this time is
 publishing, or dead."""

@@ -45,13 +45,13 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
         unknown = [name for name in columns_in(condition) if name not in schema and name not in META_COLUMNS]
         if unknown:
             raise unknown_columns(unknown, schema, filter)
-        kind = inputs.type_of(condition)
+        narrow, rows = inputs.narrowed(condition)
+        kind = rows.lazy().select(narrow.alias("keep")).collect_schema()["keep"]
         if kind != pl.Boolean:
             raise InvalidInputError(
                 "a filter must be true or false for each row: pass a condition such as 'views > 10'. "
                 f"filter={filter} type={kind}"
             )
-        narrow, rows = inputs.narrowed(condition)
         if not is_element_wise(narrow, rows.schema):
             raise InvalidInputError(
                 "a filter must be element-wise; this one contains an aggregate, a window, a sort or a function of a "

@@ -89,11 +89,11 @@ def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]
     if not failed:
         return {}
     value = session.tail()
-    slices = {s.group: s for s in session.views.slices(value)}
+    slices = session.views.slices(value)
     standing: dict[FileGroup, CrdtMorError] = {}
     for group, error in failed:
         of = group.partition, group.file_id
-        if of in slices and compaction_failures.is_same(group, slices[of]):
+        if any(compaction_failures.is_same(group, slice_) for slice_ in slices.of_group(of)):
             standing[of] = error
             if not isinstance(error, UnsupportedFeatureError):
                 compaction_failures.note(session, [group])

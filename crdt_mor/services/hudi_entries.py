@@ -13,7 +13,6 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.catalog_entry import PROVIDER, HudiEntry, entry_of, plain
-from crdt_mor.model.slices import fold_slices
 from crdt_mor.services.catalog_calls import answers
 from crdt_mor.services.metastores import Metastore, metastore_of
 from crdt_mor.store.open import address_of
@@ -85,7 +84,7 @@ def _needed(session: Session, metastore: Metastore) -> tuple[int, HudiEntry]:
         )
     value = session.views.sealed(decided=True)
     location = metastore.spelled(address_of(session.store, session.uri))
-    partitions = {one.partition for one in fold_slices(session.views.snapshot_completions(value, None))}
+    partitions = {one.partition for one in session.views.slices(value)}
     stored = TableSchema.from_json(value.schema).stored
     return value.version, entry_of(location, stored, session.config.key, sorted(partitions))
 
