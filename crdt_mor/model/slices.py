@@ -94,6 +94,19 @@ def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S
     return list(parts.values())
 
 
+def batches_of(items: Iterable[tuple[S, int]], size: int) -> list[list[S]]:
+    """Split weighted items, in order, into batches up to `size`. A heavier item is alone."""
+    batches: list[list[S]] = []
+    room = 0
+    for item, weight in items:
+        if not batches or weight > room:
+            batches.append([])
+            room = size
+        batches[-1].append(item)
+        room -= weight
+    return batches
+
+
 _partition_of = attrgetter("partition")
 _group_of = attrgetter("group")
 

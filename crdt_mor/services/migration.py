@@ -12,10 +12,10 @@ Each step is noted in the new table before it runs, so any process can continue 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin, Step, require_arrived
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, batches_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import window_end
 from crdt_mor.read.snapshot import Snapshot
@@ -47,8 +47,6 @@ LITTLE_COMMITS: Final = 50
 """With at most this much left to follow, the old table is closed to writers."""
 
 _LOOK_EVERY_S: Final = 0.05
-
-_S = TypeVar("_S")
 
 PendingPolicy = Literal["wait", "roll_back"]
 Phase = Literal["copy", "follow", "settle", "opened"]
@@ -205,14 +203,14 @@ class Migration:
             cut = self._cut(value, step.until)
             slices = self.source.views.slices(value, cut)
             parts: list[_Part] = []
-            for few in _batches((slice_, slice_.weight) for slice_ in slices):
+            for few in batches_of(((slice_, slice_.weight) for slice_ in slices), BATCH_BYTES):
                 shares = max(1, -(-sum(slice_.weight for slice_ in few) // (2 * BATCH_BYTES)))
                 parts += [_Part(few, (number, shares)) for number in range(shares)]
             return parts
         states, touched = self._window(value, step).touched()
         batches = [
             _Part(touched=few, states=states)
-            for few in _batches((groups, groups.weight(raw=False)) for groups in touched)
+            for few in batches_of(((groups, groups.weight(raw=False)) for groups in touched), BATCH_BYTES)
         ]
         if len(batches) < 2:
             return batches
@@ -365,15 +363,3 @@ def _origin(value: Timeline) -> Origin:
 
 def _bytes(window: Window) -> int:
     return sum(file.size for commit in window.commits for file in commit.files)
-
-
-def _batches(items: Iterable[tuple[_S, int]]) -> list[list[_S]]:
-    batches: list[list[_S]] = []
-    room = 0
-    for item, weight in items:
-        if not batches or weight > room:
-            batches.append([])
-            room = BATCH_BYTES
-        batches[-1].append(item)
-        room -= weight
-    return batches

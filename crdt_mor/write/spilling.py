@@ -25,6 +25,7 @@ from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.ground.spill import Extent, SpillFile
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
+from crdt_mor.model.slices import batches_of
 from crdt_mor.write.log_files import BUCKET, Group, by_group
 from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.spilled import PLACE, Part, SpilledWrite
@@ -105,13 +106,8 @@ class Slots:
     def _divided(self, members: list[int]) -> list[Part]:
         """Divide slots of too many bytes into parts; a single one into slots first. [] if it has one key or group."""
         if len(members) > 1:
-            waiting, size, parts = list[int](), 0, list[Part]()
-            for slot in members:
-                if waiting and size + self._bytes[slot] > self._part:
-                    parts += self._made_or_divided(waiting)
-                    waiting, size = [], 0
-                waiting, size = [*waiting, slot], size + self._bytes[slot]
-            return [*parts, *self._made_or_divided(waiting)]
+            some = batches_of(((slot, self._bytes[slot]) for slot in members), self._part)
+            return [part for slots in some for part in self._made_or_divided(slots)]
         inner = Slots(self.file, self._part, by_key=self._by_key, depth=self._depth + 1)
         for extent in self._extents[members[0]]:
             inner.add(self.file.get_rows([extent]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor.model.slices import balanced_parts
+from crdt_mor.model.slices import balanced_parts, batches_of
 
 WEIGHTS = st.lists(st.integers(1, 1000), max_size=60)
 SIZES = st.integers(1, 3000)
@@ -42,3 +42,12 @@ def test_an_item_of_twice_a_part_is_a_part_of_its_own(weights: list[int], size: 
 
 def test_nothing_is_no_part() -> None:
     assert parts_of([], 1) == []
+
+
+@given(WEIGHTS, SIZES)
+def test_batches_keep_the_order_and_are_as_full_as_their_size_allows(weights: list[int], size: int) -> None:
+    batches = batches_of(enumerate(weights), size)
+    assert [place for batch in batches for place in batch] == list(range(len(weights)))
+    sums = [sum(weights[place] for place in batch) for batch in batches]
+    assert all(whole <= size or len(batch) == 1 for batch, whole in zip(batches, sums, strict=True))
+    assert all(whole + weights[after[0]] > size for whole, after in zip(sums, batches[1:], strict=False))
