@@ -1,8 +1,8 @@
 """The peak memory of each verb above its start, beside the bound of docs/memory.md.
 
 Each verb runs in a process of its own, over a table with eight partitions of one file group each, of rows of about 100
-bytes. The limit of its address space is what it has at the start, its bound and room for the threads' stacks. A peak is
-the kernel's mark of resident memory (VmHWM), so this bench needs Linux.
+bytes. Its address space may grow by its bound and the room for the threads' stacks. A peak is the kernel's mark of
+resident memory (VmHWM), so this bench needs Linux.
 
     python benches/memory.py --small                     # 100,000 rows, seconds
     python benches/memory.py                             # 1 and 4 million rows

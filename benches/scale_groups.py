@@ -24,7 +24,7 @@ import crdt_mor as mor
 SCHEMA = {"p": pl.Int32, "id": pl.Int64, "v": pl.Int64}
 REAL = (10, 100, 1_000, 10_000)
 NAMED = 100_000
-"""Partitions of the largest table, whose metadata alone names them all."""
+"""Partitions of the largest table. Its metadata name them all, and most have no files."""
 
 BASE = 1_000
 """Partitions of the table that the largest is a copy of. Exponents begin here."""

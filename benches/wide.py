@@ -1,8 +1,8 @@
 """CPU time of each verb on two rows, by the number of columns: no verb may take the square of it.
 
-The ratio is the time at the most columns divided by the time at the fewest. `!` marks a verb whose ratio is more than
-1.5 times that of the columns; at 20 times as many columns, the square is 400. All verbs run once on a narrow table
-first, so imports do not count; threads of polars and pyarrow do. The tables have one bucket.
+The ratio is the time at the most columns divided by the time at the fewest. `!` marks a ratio above 1.5 times the ratio
+of the columns; at 20 times as many columns, the square is 400. All verbs run once on a narrow table first, so imports
+do not count; threads of polars and pyarrow do. The tables have one bucket.
 
     python benches/wide.py
     python benches/wide.py --columns 250 1000 5000
@@ -29,7 +29,7 @@ CHECKS = 100
 """A table may have 200 rules together."""
 
 Calls = Iterator[tuple[str, Callable[[], object]]]
-"""Names of verbs and their calls. What precedes a call in its generator does not count."""
+"""Names of verbs and their calls. Preparations in a generator do not count."""
 
 
 def every(folder: Path, rows: pa.Table) -> Calls:

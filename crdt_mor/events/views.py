@@ -107,7 +107,7 @@ class Views:
         return self._log_keys if has_looked_up else None
 
     def kept(self, kind: type[T]) -> T:
-        """Return this session's only object of a type, for what a reader computes once."""
+        """Return this session's only object of a type. Readers keep computed values in it."""
         return cast("T", self._kept.get(kind) or self._kept.setdefault(kind, kind()))
 
     def hudi_is_writing(self) -> bool:

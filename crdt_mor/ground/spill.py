@@ -1,4 +1,4 @@
-"""A temporary file for rows that do not fit in memory. It has no name, so it goes with the process."""
+"""A temporary file for rows that do not fit in memory. The file has no name, so it ends with the process."""
 
 from __future__ import annotations
 

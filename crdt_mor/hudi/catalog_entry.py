@@ -1,6 +1,6 @@
 """The entry of a Hudi table in a Hive metastore or in AWS Glue, as Hudi's `HiveSyncTool` writes it.
 
-Names and types are those of the files. Spark reads its own schema in the parameters.
+Names and types are as in the files. Spark reads its own schema in the parameters.
 """
 
 from __future__ import annotations

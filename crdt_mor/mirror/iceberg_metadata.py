@@ -27,7 +27,7 @@ MAPPING: Final = "schema.name-mapping.default"
 KEPT_COUNT: Final = 10
 KEPT_MS: Final = 24 * 3600 * 1000
 KEPT_MAX: Final = 20
-"""A mirror keeps its newest 10 snapshots, or those of a day if they are more, up to 20, of 0.7 KB each."""
+"""A mirror keeps its newest 10 snapshots, or all of a day, up to 20. Each takes 0.7 KB."""
 
 _NAME: Final = re.compile(r"metadata/v(\d{1,18})\.metadata\.json")
 _PARTITION_IDS: Final = 999

@@ -1,7 +1,7 @@
 """Which manifests of a mirror's head stay, and which a refresh writes anew.
 
-A manifest stays if all its entries stay. Entries left of the others are written again with new ones, and with those
-of the smallest manifests as long as they fit.
+A manifest stays if all its entries stay. Entries left of the others are written again with new entries,
+and with the smallest manifests' as long as they fit.
 """
 
 from __future__ import annotations

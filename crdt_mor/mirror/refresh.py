@@ -172,7 +172,7 @@ class Kind(Protocol):
         ...
 
     def repair(self, head: Head) -> Steps[None]:
-        """Put what a process that died after its commit left out."""
+        """Put the objects that a process left out by its death after the commit."""
         ...
 
     def write_dead(self, moment: Moment, shown: ShownSlice) -> Steps[DeadFile | None]:

@@ -112,7 +112,7 @@ _group_of = attrgetter("group")
 
 
 class Slices(Sequence[FileSlice]):
-    """The slices of live file groups, sorted by group. Those of packed files are made when asked for.
+    """The slices of live file groups, sorted by group. Slices of packed files are made on request.
 
     slices: other slices. packed: the packed files of commits; `hidden` are the places of groups with another slice or
     none.
@@ -287,7 +287,7 @@ class Fold:
         return {*groups, *(group for c in completions for group in c.replaced)}
 
     def _with_again(self, touched: Collection[FileGroup]) -> Slices:
-        """Return the slices, with those of the touched groups computed again."""
+        """Compute the slices of the touched groups again, and return all slices."""
         places = {} if self._packed is None else self._packed.groups.places(touched)
         found = {group: self._slice_of(group, places.get(group)) for group in touched}
         is_new = self._put(found)

@@ -48,7 +48,7 @@ class PartitionRows:
 
 
 def _frames(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> list[pl.DataFrame]:
-    """Return the rows of paths; those that determine the same columns are in one frame."""
+    """Return the rows of paths, with a frame for each set of columns that paths determine."""
     by_columns: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
     for path in paths:
         values = key.partition_values(path, schema.stored)

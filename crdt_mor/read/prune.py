@@ -51,7 +51,7 @@ Pins = dict[str, Values]
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The slices of a snapshot, those in partitions that may match, and of these those in buckets that may match."""
+    """The slices of a snapshot; its slices in partitions that may match; and of these the slices in such buckets."""
 
     slices: Slices
     in_partitions: Slices

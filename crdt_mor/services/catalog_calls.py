@@ -49,7 +49,7 @@ def catalog_of(name: str, **options: str) -> Catalog:
         try:
             return load_catalog(name, **({"type": GLUE} if name == GLUE else {}), **options)
         except ValueError as error:
-            if type(error) is not ValueError:  # of a server whose reply is no JSON
+            if type(error) is not ValueError:  # a server's reply is no JSON
                 raise
             variable = f"PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__URI"
             raise InvalidInputError(
@@ -65,7 +65,7 @@ def answers(catalog: str) -> Iterator[None]:
         yield
     except CrdtMorError:
         raise
-    except Exception as error:  # each catalog's client has errors of its own
+    except Exception as error:  # each catalog's client raises other errors
         raise _told(error, catalog) from error
 
 

@@ -224,7 +224,7 @@ def _named_meanwhile(session: Session, plan: CleanPlan) -> frozenset[str]:
 
 
 def _is_deleted(session: Session, file: DataFile) -> bool:
-    """Delete a file of a plan, whose event is known to be genuine."""
+    """Delete a file of a plan with a genuine event."""
     try:
         session.store.delete(file.path)
     except (StorageUnavailableError, UnsupportedFeatureError):

@@ -106,7 +106,7 @@ def forget(session: Session) -> None:
 def mirror_copy(session: Session, copy: Session) -> None:
     """Give a copy the table's mirrors. They show its version alone, as the files of others may be absent there."""
     asked = [(of, name) for name in MIRRORS for of in (copy, session)]
-    copy.known_tail()  # or each thread would look for it
+    copy.known_tail()  # otherwise each thread looks for the tail
     is_far = copy.is_far or session.is_far
     heads = list(in_threads(lambda one: _own_head(*one), asked, REQUESTS) if is_far else starmap(_own_head, asked))
     for name, there, original in zip(MIRRORS, heads[::2], heads[1::2], strict=True):

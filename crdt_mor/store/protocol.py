@@ -131,7 +131,7 @@ class Bucket(Store, Protocol):
         ...
 
     def numbered(self, folder: str) -> builtins.list[Stat]:
-        """Return the objects directly in `folder` whose names begin with a digit, by path."""
+        """Return the objects directly in `folder` with names that begin with a digit, by path."""
         ...
 
     def probe(self) -> None:
@@ -161,7 +161,7 @@ def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def numbered(store: Store, folder: str) -> list[Stat]:
-    """Return the objects directly in `folder` whose names begin with a digit. Others cost a bucket at most a page."""
+    """Return objects directly in `folder` with names that begin with a digit. Others cost a bucket at most a page."""
     if is_bucket(store):
         return store.numbered(folder)
     return [stat for stat in store.list(folder) if "0" <= stat.path.rpartition("/")[2] < ":"]

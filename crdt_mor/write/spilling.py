@@ -139,7 +139,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class SpilledStatement:
-    """A write whose rows are in a temporary file. slots: returns new slots in the file, for another check."""
+    """A write with its rows in a temporary file. slots: returns new slots in the file, for another check."""
 
     prepared: Prepared
     slots: Callable[[], Slots]

@@ -33,7 +33,7 @@ def catalog(server: str) -> Any:
 
 
 def options(server: str) -> dict[str, str]:
-    """The `storage_options` of tables in a catalog: Nessie takes only those in buckets."""
+    """The `storage_options` of tables in a catalog: Nessie takes only tables in buckets."""
     given: dict[str, str] = json.loads(os.environ["ENGINES_S3"]) if server == "nessie" else {}
     return given
 

@@ -59,7 +59,7 @@ Read = Callable[[Mirrored, str | None], pa.Table]
 
 @dataclass(frozen=True)
 class Engine:
-    """A reader of mirrors: `package` names its version; `change` makes values those that the engine can show."""
+    """A reader of mirrors: `package` names its version; `change` replaces values that the engine cannot show."""
 
     name: str
     mirrors: tuple[str, ...]

@@ -26,7 +26,7 @@ class Job:
     servers: tuple[str, ...] = ()
 
     def lack(self) -> str:
-        """What this machine lacks for the job, or ""."""
+        """The name of a missing program of the job, or ""."""
         spark = missing(17, 21) if self.requirements == "heavy" else ""
         return spark or next((SERVERS[name].missing() for name in self.servers if SERVERS[name].missing()), "")
 

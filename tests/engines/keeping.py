@@ -24,7 +24,7 @@ from tests.engines.registering import rows, small
 
 
 def files(table: Table) -> set[str]:
-    """The table's files without those that engines follow: base files, logs, the timeline, and a mirror's rows."""
+    """Files of the table that no engine may delete: base files, logs, the timeline, and a mirror's rows."""
     mirrors = ("metadata/", "_delta_log/")
     return {stat.path for stat in table._session.store.walk("") if not stat.path.startswith(mirrors)}
 
@@ -58,7 +58,7 @@ def mirrored_often(keeper: Keeper, target: Target) -> Table:
 
 
 def fault(keeper: Keeper, statement: str, target: Target, before: set[str], want: Any) -> str:
-    """What the statement did to the table that it must not, or ""."""
+    """The forbidden change of the table by a statement, or ""."""
     table = Table(target.uri, storage_options=options(keeper.server))
     gone = sorted(before - files(table))
     if gone:
@@ -81,7 +81,7 @@ def judged(keeper: Keeper, statement: str, target: Target) -> tuple[str, str]:
     verdict, text = "equal", ""
     try:
         keeper.statements[statement](target)
-    except Exception as refusal:  # noqa: BLE001 - every engine has its own
+    except Exception as refusal:  # noqa: BLE001 - engines raise their own
         verdict, text = "refused", f"{type(refusal).__name__}: {' '.join(str(refusal).split())}"
     wrong = fault(keeper, statement, target, before, want)
     return ("wrong", f"{wrong} ({verdict} {text})") if wrong else (verdict, text)

@@ -1,4 +1,4 @@
-"""Programs on the Java of this machine, from Maven Central: what `servers.py` and Spark need of it."""
+"""Programs on the Java of this machine, from Maven Central, for `servers.py` and Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def missing(lowest: int, highest: int = 99) -> str:
-    """What this machine lacks for a server or Spark, or ""."""
+    """The name of a missing program of a server or Spark, or ""."""
     if not shutil.which("mvn"):
         return "no Maven on this machine"
     return "" if java(lowest, highest) else f"no Java from {lowest} to {highest} on this machine"
@@ -67,7 +67,7 @@ def classpath(name: str, libraries: Sequence[str]) -> str:
         pom.write_text(text)
         goal = ["dependency:build-classpath", "-DincludeScope=runtime", f"-Dmdep.outputFile={listed}"]
         subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, stdout=subprocess.DEVNULL)
-    # Hive has two bindings of its log too many.
+    # Two bindings of the log are too many for Hive.
     return ":".join(jar for jar in listed.read_text().split(":") if not re.search("log4j12|log4j-slf4j", jar))
 
 

@@ -46,7 +46,7 @@ def small(uri: str, server: str = "") -> Table:
 
 
 def by_name(server: str, name: str, table: Table) -> str:
-    """How the rows of an entry differ from those of the scan."""
+    """The difference between the rows of an entry and of the scan."""
     return difference(catalog(server).load_table(name).scan().to_arrow(), table.scan().to_arrow())
 
 

@@ -132,7 +132,7 @@ def configuration(folder: Path, port: int) -> dict[str, list[str]]:
         "config": [
             "coordinator=true",
             "node-scheduler.include-coordinator=true",
-            "query-manager.required-workers=1",  # queries wait until the node has announced itself
+            "query-manager.required-workers=1",  # queries wait for the node
             f"http-server.http.port={port}",
             f"discovery.uri=http://127.0.0.1:{port}",
             "node.internal-address=127.0.0.1",
@@ -205,7 +205,7 @@ class Server:
     requirements: str = "light"
 
     def missing(self) -> str:
-        """What this machine lacks for the server, or ""."""
+        """The name of a missing program of the server, or ""."""
         return missing(self.lowest, self.highest)
 
 

@@ -180,7 +180,7 @@ def test_maintain_moves_the_entries_of_the_property(table: Table) -> None:
     for turn in range(2):
         table.upsert(rows([turn], 7 + turn))
         if turn:
-            table.mirror("iceberg")  # as a process that died before it moved the entry
+            table.mirror("iceberg")  # as a process that died before moving the entry
         assert in_catalogs(table.maintenance.maintain(dry_run=True)) == [("due", one) for one in why]
         assert in_catalogs(table.maintenance.maintain()) == [("done", one) for one in why]
         assert shown(load_catalog("prod")) == scanned(table)

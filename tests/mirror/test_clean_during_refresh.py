@@ -101,7 +101,7 @@ class Race:
         self.store, self.format = copied(start), format
         self.table = opened(self.store)
         self.refresh = Process(self.store, VERSIONS, lambda table: table.mirror(format))
-        for _ in range(2):  # it stats and reads the newest version
+        for _ in range(2):  # a stat and a read of the newest version
             self.refresh.step()
         self.table.upsert(rows([1], 2))
         self.table.maintenance.compact()

@@ -1,4 +1,4 @@
-"""Entries of the Hudi table in Glue are those of Hudi's own tool, and follow columns and partitions."""
+"""Entries of the Hudi table in Glue equal the entries of Hudi's own tool, and follow columns and partitions."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def made(path: Path, buckets: int = 2) -> Table:
 
 
 def footer_of(data: bytes) -> Json:
-    """The payload of a Puffin file's footer, whose frame is checked."""
+    """The payload of a Puffin file's footer. The frame is checked."""
     assert data[:4] == data[-4:] == b"PFA1"
     size, flags = struct.unpack("<ii", data[-12:-4])
     assert flags == 0
@@ -99,7 +99,7 @@ def test_puffin_file_is_read_by_pyiceberg() -> None:
     }  # fmt: skip
 
 
-# --- what a refresh puts ----------------------------------------------------------------------------------------------
+# --- puts of a refresh -----------------------------------------------------------------------------------------------
 
 
 def test_vectors_of_a_refresh_are_in_one_file(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ GROUPS = [("p", f"g{place}") for place in range(4)]
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_rows_of_data_files_have_ids_that_no_other_file_had_and_keep_them(data: st.DataObject) -> None:
-    """Reads back what readers see: a manifest's ids are those of its list, counted on by its new files."""
+    """Reads back as readers do: a manifest's ids begin in its list, and its new files count on."""
     manifests: list[Manifest] = []
     metadata: Json = {}
     ever: dict[str, range] = {}
@@ -263,7 +263,7 @@ def drawn_entries(data: st.DataObject, group: tuple[str, str], step: int) -> lis
 
 
 def read_back(listed: list[Manifest], written: dict[str, tuple[Entry, ...]], step: int) -> list[Manifest]:
-    """The manifests as a reader sees them; those of earlier steps are unchanged."""
+    """The manifests as a reader sees them; earlier steps' manifests are unchanged."""
     schema = {"type": "struct", "schema-id": 0, "fields": []}
     records = read_list(list_bytes("r", listed, step, None, step, 3))
     found = []

@@ -49,7 +49,7 @@ def test_verify_of_a_right_mirror_finds_nothing(tmp_path: Path, format: Any, del
     assert table.verify(deep=True).findings == ()
     table.upsert(rows([7], 40))
     table.maintenance.compact()
-    assert table.verify(deep=True).findings == ()  # it shows an older version
+    assert table.verify(deep=True).findings == ()  # the mirror shows an older version
     table.mirror(format)
     assert table.verify(deep=True).findings == ()
 

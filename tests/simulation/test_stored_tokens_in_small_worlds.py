@@ -119,7 +119,7 @@ def _read(value: Timeline, objects: dict[str, Any]) -> Tokens:
 
 
 def _check_tokens(tokens: Tokens, commits: Iterable[Completion]) -> None:
-    """The last tokens are those of the commits, none of which has the token of another."""
+    """The last tokens follow from the commits, and no two commits have the same token."""
     numbers = [c.token for c in sorted(commits, key=lambda c: c.completed) if c.token is not None]
     if len(numbers) != len(set(numbers)):
         raise Violation(f"two commits have one token: {numbers}")

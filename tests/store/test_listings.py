@@ -45,7 +45,7 @@ def test_numbered_does_so_in_a_bucket(server: servers.Server) -> None:
 
 
 class Pages:
-    """Answers of a provider in place of `obstore.list`, and the number of those that were asked for."""
+    """Answers of a provider in place of `obstore.list`, and the number of requested answers."""
 
     def __init__(self, *pages: list[str]) -> None:
         self.pages = pages

@@ -1,4 +1,4 @@
-"""One evaluation of a filter over all partitions gives those that an evaluation for each would keep."""
+"""An evaluation of a filter over all partitions keeps the same partitions as one for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round trips of verbs on whole tables: those of docs/design/requests.md, which do not grow with the file groups."""
+"""Round trips of verbs on whole tables equal docs/design/requests.md, and do not grow with the file groups."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(bucket: Bucket, groups: int) -> Table:
 
 
 def counted(groups: int, verb: Callable[[Bucket, Table], object]) -> Count:
-    """What a verb asks of a table that was just opened, with a base file and a log file in each file group."""
+    """The requests of a verb on a table that was just opened, with a base and a log file in each file group."""
     bucket = Bucket()
     with bucket.counting():
         create(bucket, groups).upsert(rows(groups))
