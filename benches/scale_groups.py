@@ -1,7 +1,7 @@
 """The part `groups` of `scale.py`: operations on one partition of tables with 10 to 100,000 partitions.
 
-Each partition is a file group of two rows. The largest table is a copy of the one of 1,000 partitions, and its first
-commit names 100,000 file groups. Most of them have no file, and nothing here reads one of these.
+Each partition is a file group of two rows. The largest table is a copy of the table of 1,000 partitions, and its first
+commit names 100,000 file groups. Most of them have no file, and nothing here reads these.
 
 The last row of the first table has the exponents between 1,000 and 100,000 partitions: 0 is flat, 1 is linear.
 """
@@ -46,7 +46,7 @@ start = time.process_time()
 table.scan(filter="p = 1").to_polars()
 print(json.dumps([time.process_time() - start, resident() - before]))
 """
-"""The first scan of a process after one of a small table, which has loaded all code (Linux)."""
+"""The first scan of a process after a small table's, which has loaded all code (Linux)."""
 
 
 def groups(folder: Path, small: bool) -> None:

@@ -35,7 +35,7 @@ def digest(positions: Positions) -> str:
 
 
 def put_vectors(found: Sequence[Positions]) -> Steps[VectorFile]:
-    """Put one file with these vectors in the folder of vectors."""
+    """Put a file with these vectors in the folder of vectors."""
     nonce = yield Nonce()
     content, descriptors = _FORMAT, []
     for positions in found:

@@ -1,4 +1,4 @@
-"""Deletion vectors of Iceberg version 3: one Puffin file for each refresh, with a blob for each base file."""
+"""Deletion vectors of Iceberg version 3: a Puffin file for each refresh, with a blob for each base file."""
 
 from __future__ import annotations
 

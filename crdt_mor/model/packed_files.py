@@ -156,7 +156,7 @@ def group_of_base(path: str) -> FileGroup:
 
 
 def _begins(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Return True where a value differs from the one before."""
+    """Return True where a value differs from its predecessor."""
     from pyarrow import compute as pc
 
     differ = pc.not_equal(values[1:], values[:-1]).to_numpy() if len(values) > 1 else np.empty(0, bool)

@@ -1,4 +1,4 @@
-"""The values that partition paths determine, as frames, so that one evaluation of a filter finds the partitions."""
+"""The values that partition paths determine, as frames, so that an evaluation of a filter finds the partitions."""
 
 from __future__ import annotations
 

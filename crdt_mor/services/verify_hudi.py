@@ -157,7 +157,7 @@ class _Look:
                 self._hold(path, plan.barrier, partial(record_fault, action, None, frozen, data, path))
 
     def ask_savepoints(self) -> None:
-        """Check the savepoints told to Hudi. Hudi may have deleted one of ours and made its own there."""
+        """Check the savepoints told to Hudi. Hudi may have deleted our savepoint and made its own there."""
         for savepoint in self.value.savepoints:
             if not savepoint.is_in_hudi:
                 continue

@@ -104,7 +104,10 @@ class Slots:
         return classes
 
     def _divided(self, members: list[int]) -> list[Part]:
-        """Divide slots of too many bytes into parts; a single one into slots first. [] if it has one key or group."""
+        """Divide slots of too many bytes into parts; a single slot into slots first.
+
+        [] if its rows have the same key or group.
+        """
         if len(members) > 1:
             some = batches_of(((slot, self._bytes[slot]) for slot in members), self._part)
             return [part for slots in some for part in self._made_or_divided(slots)]

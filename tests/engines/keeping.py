@@ -47,7 +47,7 @@ def refreshed(keeper: Keeper, table: Table, target: Target) -> int | None:
 
 
 def mirrored_often(keeper: Keeper, target: Target) -> Table:
-    """A table with several versions of its mirror, which has base files that the newest one does not show."""
+    """A table with several versions of its mirror, which has base files that the newest does not show."""
     table = small(target.uri, keeper.server)
     refreshed(keeper, table, target)
     table.maintenance.compact()
@@ -75,7 +75,7 @@ def fault(keeper: Keeper, statement: str, target: Target, before: set[str], want
 
 
 def judged(keeper: Keeper, statement: str, target: Target) -> tuple[str, str]:
-    """The verdict on one statement: equal, refused or wrong; and its text."""
+    """The verdict on a statement: equal, refused or wrong; and its text."""
     table = mirrored_often(keeper, target)
     before, want = files(table), table.scan().to_arrow()
     verdict, text = "equal", ""

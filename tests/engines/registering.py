@@ -56,7 +56,7 @@ def moves(server: str, uri: str) -> str:
     table.maintenance.register(catalog(server), "checks.moves")
     for turn in range(3):
         table.upsert(rows(range(10 * turn, 10 * turn + 5), 7))
-        table.mirror("iceberg")  # the entry lags by more than one snapshot
+        table.mirror("iceberg")  # the entry lags by several snapshots
         table.delete(rows(range(20 + turn, 22 + turn), 0).select(["id", "part"]))
         done = table.maintenance.register(catalog(server), "checks.moves")
         wrong = by_name(server, "checks.moves", table)

@@ -63,7 +63,7 @@ def test_register_again_after_commits_shows_the_rows_of_the_scan(catalog: Any, t
     assert table.maintenance.register(catalog, NAME).action == "unchanged"
     for turn in range(3):
         table.upsert(rows([turn], 7 + turn))
-        table.mirror("iceberg")  # the entry lags by more than one snapshot
+        table.mirror("iceberg")  # the entry lags by several snapshots
         table.delete(keys=[turn + 10])
         done = table.maintenance.register(catalog, NAME)
         assert (done.action, done.version, done.replaced) == ("moved", table.version, None)

@@ -1,4 +1,4 @@
-"""A clean and a refresh of a mirror at once, in every order of their steps, also if one of them dies.
+"""A clean and a refresh of a mirror at once, in every order of their steps, also if either dies.
 
     refresh   seal ── put of a head ── look for cleans ── put of another head, if files of the first may go
     clean     look at heads ── event ── look at heads ── deletes

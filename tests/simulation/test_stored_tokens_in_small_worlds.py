@@ -52,7 +52,7 @@ BACK, NEW, THIRD = ("old0", 2), ("new", 1), ("third", 1)
 
 
 def ending(value: Timeline, at: int, token: Number) -> Run:
-    """Ends one of the pending writes."""
+    """Ends a pending write."""
     begun = value.pending[at]
     file = DataFile(data_path(begun.requested), 1, 1)
     outcome = yield from writes.complete(PUBLISHER, value, begun, "UPSERT", [file], token)
@@ -73,7 +73,7 @@ class StoredTokens(StoredParts):
     """A table with two applications' tokens in an object, and one more in the version.
 
     ends, late: the tokens of the writes that `ending` and `latecomer` end. before: so many commits, each of its own
-    application, and every second one with an object. standing: so many versions stand at first.
+    application, and every second with an object. standing: so many versions stand at first.
     """
 
     def __init__(

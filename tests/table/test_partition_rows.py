@@ -1,4 +1,4 @@
-"""An evaluation of a filter over all partitions keeps the same partitions as one for each."""
+"""An evaluation of a filter over all partitions keeps the same partitions as an evaluation for each."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ The processes share no lock and no message, only the table.
 
 A write is ordered by its *request*, so it follows everything that its process read at the begin.
 
-No plain tail number is left: every pass encrypts all plain numbers again, and the last one follows all late deliveries.
+No plain tail number is left: every pass encrypts all plain numbers again, and the last follows all late deliveries.
 Every correction stands: it comes `old_after` days after a flight, and a late delivery takes only `late_days`.
 """
 
