@@ -172,6 +172,7 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         return []  # the plan ended meanwhile, and a clean removed the files that it replaced
     tail = session.run(plans.keep_outputs(session.known_tail(), part.barrier, [file.path for file in files]))
     if tail is None:
+        session.tail()  # the known tail still has the plan, and `complete` trusts it
         return []
     _remove_erased(session, session.remember(tail), part.barrier, files)
     session.publisher.tell(

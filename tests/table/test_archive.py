@@ -180,7 +180,7 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
         asked.append(next(steps))
         while True:
             asked.append(steps.send(perform(asked[-1], store_of(table), session_of(table).environment)))
-    assert asked == [List(TIMELINE)]
+    assert asked == [List(TIMELINE, numbered=True)]
 
 
 def test_applications_that_wrote_long_ago_are_forgotten_when_it_is_due(simulated: Simulated) -> None:

@@ -223,7 +223,7 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
         return put_chunks(*args)
 
     monkeypatch.setattr(compaction, "put_chunks", put_after_the_cancel)
-    assert table.maintenance.plans.execute(plan) == []
+    assert table.maintenance.compact(plan) == []
     assert table.maintenance.plans.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()
     assert data_files(place) == logs
