@@ -6,7 +6,7 @@ Each read is sealed when it is called: later commits do not change it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -18,6 +18,7 @@ from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.near_names import NearNames
 from crdt_mor.api.reading import AsOf, Consistency, Readable, handed_over_since, point_of
 from crdt_mor.api.scan import Scan, prefetch
+from crdt_mor.api.statements import require_partitions
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -278,7 +279,11 @@ class TableReads(Readable, NearNames):
         return history(self._session, limit)
 
     def verify(
-        self, *, deep: bool = False, on_progress: Callable[[VerifyProgress], None] | None = None
+        self,
+        *,
+        partitions: Collection[object] | None = None,
+        deep: bool = False,
+        on_progress: Callable[[VerifyProgress], None] | None = None,
     ) -> Verification:
         """Read every file of the table and report damage, its effect on readers and the repair. Safe beside writers.
 
@@ -288,12 +293,21 @@ class TableReads(Readable, NearNames):
         are no damage: see `move`. Memory holds a file group at a time. The result names the parts not checked.
 
         Args:
+            partitions: check only the data files and rows of these partitions, named as in `overwrite`. The time does
+                not depend on other partitions, and the timeline is not checked.
             deep: also merge the rows key by key with the simple fold of `crdt_mor.testing` and compare; takes a hundred
                 times as long.
             on_progress: called with a `VerifyProgress` after each file group.
-        """
-        from crdt_mor.services.verify import verify
 
+        Raises:
+            InvalidInputError: the table has no such partition.
+            FormatError: with `partitions`, if the timeline is damaged: verify the whole table.
+        """
+        from crdt_mor.services.verify import verify, verify_partitions
+
+        if partitions is not None:
+            named = require_partitions(partitions)
+            return verify_partitions(self._session, named, deep=deep, on_progress=on_progress)
         return verify(self._session, deep=deep, on_progress=on_progress)
 
     def copy(

@@ -25,6 +25,8 @@ Ordering = Annotated[str | None, typer.Option(help="The greatest value of this c
 PartitionBy = Annotated[str | None, typer.Option(metavar="A,B", help="Partition columns.")]
 Buckets = Annotated[int, typer.Option(min=1, help="File groups per partition; fixed for ever.")]
 
+A_PARTITION: Final = "a value of the partition column, or a path (day=2026-01-31)"
+
 Wait = Annotated[str, typer.Option(metavar="TIME", help="Wait this long for earlier writes: 90s, 10m, 0s.")]
 
 NotNull = Annotated[str | None, typer.Option(metavar="A,B", help="Columns that must not be null.")]

@@ -8,12 +8,11 @@ import typer
 
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import READING, Reading, check_files, rows_of
-from crdt_mor.cli.options import UNNAMED, Form, Named, Uri
+from crdt_mor.cli.options import A_PARTITION, UNNAMED, Form, Named, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Files, Mode, SchemaMode, say
 from crdt_mor.ground.late_imports import pa
 
-A_PARTITION = "a value of the partition column, or a path (day=2026-01-31)"
 Partitions = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,7 +11,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
-from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.options import A_PARTITION, Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.wording import in_options
 from crdt_mor.model.policies import plural, words_of_bytes
@@ -19,6 +19,10 @@ from crdt_mor.model.policies import plural, words_of_bytes
 
 def verify(
     uri: Uri,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="P", help=f"Check only this partition: {A_PARTITION}. May be repeated."),
+    ] = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Also compare the rows with a plain fold of all commits, which is slow.")
     ] = False,
@@ -32,7 +36,7 @@ def verify(
     """
     try:
         with _shown() as show:
-            found = inputs.opened(uri).verify(deep=deep, on_progress=show)
+            found = inputs.opened(uri).verify(partitions=partitions or None, deep=deep, on_progress=show)
     except (mor.errors.FormatError, mor.errors.TableReplacedError) as error:  # too damaged to open
         failures.report(error, "verify", json=output is Output.json, debug=False)
         raise typer.Exit(failures.BROKEN) from error

@@ -46,6 +46,7 @@ _PHRASES: Final = (
     (r"\bTable\([^)]*\)", "crdt-mor show URI"),
     (r"(?:table\.)?inspect\.pending\(\)", "crdt-mor timeline URI --pending"),
     (r"(?:table\.)?inspect\.timeline\(\)", "crdt-mor timeline URI"),
+    (r"(?:table\.)?inspect\.files\(\)", "crdt-mor files URI"),
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
     (r"; and open the table again after each Hudi commit[^.:]*", ""),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, overload
 
 import numpy as np
@@ -67,6 +67,17 @@ class PackedFiles(Sequence[DataFile]):
 
     def take(self, places: npt.NDArray[np.int32]) -> Iterator[DataFile]:
         return map(DataFile, *(column.take(pa.array(places)).to_pylist() for column in self._columns))
+
+    def within(self, partitions: Collection[str]) -> list[DataFile]:
+        """Return the files of some partitions."""
+        from pyarrow import compute as pc
+
+        if len(partitions) * _BISECTED > len(self):
+            return [file for file in self if file.partition in partitions]
+        masks = (pc.starts_with(self.paths, path and f"{path}/") for path in partitions)
+        places = [np.flatnonzero(mask.to_numpy(zero_copy_only=False)).astype(np.int32) for mask in masks]
+        found = chain.from_iterable(map(self.take, places))
+        return [file for file in found if file.partition in partitions]  # others are in folders below
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -9,7 +9,7 @@ If the newest version no longer needs a missing file, a clean removed it, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -17,7 +17,13 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.errors import CrdtMorError, FormatError, StorageUnavailableError, UnsupportedVersionError
+from crdt_mor.errors import (
+    CrdtMorError,
+    FormatError,
+    InvalidInputError,
+    StorageUnavailableError,
+    UnsupportedVersionError,
+)
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode, decode_table
 from crdt_mor.hudi.handover import read_properties
@@ -33,6 +39,7 @@ from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, buc
 from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
 from crdt_mor.services.verify_mirrors import mirror_findings
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
+from crdt_mor.write.overwrite import rehearsal, scope_of
 
 KEYS_NAMED: Final = 10
 """Most keys in several partitions that the result names."""
@@ -51,6 +58,8 @@ _OF_A_COPY = (
     "commits of the original table told to Hudi although this copy was not moved to them: Hudi's readers show them"
 )
 _LOST = "Hudi's readers do not find the partition"
+_REST = "all other partitions, the timeline, Hudi's files and mirrors: verify the whole table"
+_ELSEWHERE = "keys that other partitions have, too"
 _ROWS = "rows and data files, because the table's files are unknown"
 
 
@@ -68,12 +77,10 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         beside_in_bucket(session, partial(_settings_and_mirrors, session, read, deep=is_deep)) as settings_and_mirrors,
     ):
         if is_known:
-            groups.read(session, on_progress or (lambda _: None), deep=is_deep)
+            groups.read(session, GroupChecks(session, deep=is_deep), on_progress)
         (older, told), others = timeline(), settings_and_mirrors()
-    not_looked_at = [_DELETED_KEYS, _STRANGE_FILES]
-    not_looked_at += [] if is_known else [_ROWS]
-    not_looked_at += [_PAST_OF_HUDI] if groups.has_hudis else []
-    not_looked_at += [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not is_deep else []
+    not_looked_at = [] if is_known else [_ROWS]
+    not_looked_at += groups.not_looked_at(session, deep=is_deep)
     not_looked_at += [_OF_A_COPY] if told.is_ahead else []
     not_looked_at += [_OLDER] if older.has_older else []
     return Verification(
@@ -81,6 +88,27 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         read.objects + older.objects + told.objects,
         (*others, *read.findings, *older.findings, *told.findings.values(), *groups.findings),
         (*older.hints, *told.hints, *groups.hints), groups.several, tuple(groups.some_keys), tuple(not_looked_at),
+    )  # fmt: skip
+
+
+def verify_partitions(
+    session: Session, partitions: Collection[object], *, deep: bool = False, on_progress: Tell | None = None
+) -> Verification:
+    """Verify the file groups of some partitions, named as for an overwrite, and no other object."""
+    paths = scope_of(rehearsal(session, session.tail()), partitions).partitions or ()
+    groups, is_deep = _Groups(), deep and session.config.ours
+    checks = GroupChecks(session, deep=is_deep, partitions=paths)
+    unknown = {*paths} - {partition for partition, _ in checks.view.files}
+    if unknown or not paths:
+        raise InvalidInputError(
+            "pass partitions that the table has: table.inspect.files() lists them. "
+            f"unknown={sorted(unknown)} partitions={list(partitions)}"
+        )
+    groups.read(session, checks, on_progress)
+    return Verification(
+        checks.view.snapshot.value.version, groups.rows, groups.file_groups, groups.files, groups.bytes, 0,
+        tuple(groups.findings), tuple(groups.hints), groups.several, tuple(groups.some_keys),
+        (_REST, _ELSEWHERE, *groups.not_looked_at(session, deep=is_deep)),
     )  # fmt: skip
 
 
@@ -147,8 +175,7 @@ class _Groups:
     some_keys: list[str] = field(default_factory=list)
     has_hudis: bool = False
 
-    def read(self, session: Session, tell: Tell, *, deep: bool) -> None:
-        checks = GroupChecks(session, deep=deep)
+    def read(self, session: Session, checks: GroupChecks, tell: Tell | None) -> None:
         of_groups = len(checks.view.groups)
         self.has_hudis, self.file_groups = checks.view.has_hudis, len(checks.view.slices)
         results = enumerate(checks.results(), 1)
@@ -157,11 +184,17 @@ class _Groups:
             for done, result in some:
                 self._add(result)
                 places += [] if result.places is None else [result.places]
-                tell(VerifyProgress(done, of_groups, self.bytes))
+                if tell is not None:
+                    tell(VerifyProgress(done, of_groups, self.bytes))
             twice = _in_several(places)
             self.several += len(twice)
             self.some_keys += twice[: KEYS_NAMED - len(self.some_keys)]
         self.findings += _ask_partitions(session, checks.view)
+
+    def not_looked_at(self, session: Session, *, deep: bool) -> list[str]:
+        hudis = [_PAST_OF_HUDI] if self.has_hudis else []
+        fold = [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not deep else []
+        return [_DELETED_KEYS, _STRANGE_FILES, *hudis, *fold]
 
     def _add(self, result: CheckedGroup) -> None:
         self.findings += result.findings

@@ -6,9 +6,9 @@ In a bucket several are checked at once, as many as memory allows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import Final
@@ -22,6 +22,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.resolution_hint import from_bytes
 from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.names import CLEAN, bucket_of_file_id
+from crdt_mor.model.packed_files import PackedFiles
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -64,12 +65,17 @@ class View:
     has_hudis: bool
 
     @classmethod
-    def newest(cls, session: Session) -> View:
+    def newest(cls, session: Session, partitions: Collection[str] | None = None) -> View:
+        """Return the newest view, of some partitions or all."""
         value = session.views.sealed(look=True)
         snapshot = Snapshot.seal(session, value)
+        if partitions is not None:
+            snapshot = replace(snapshot, slices=snapshot.slices.within(partitions))
         slices = {slice_.group: slice_ for slice_ in snapshot.slices}
         is_layout_one = session.config.layout_one
         commits = session.views.snapshot_completions(value) if is_layout_one else session.views.completions(value)
+        if partitions is not None:
+            commits = [_within(commit, partitions) for commit in commits]
         shown = {file.path for slice_ in snapshot.slices for file in slice_.files}
         files: dict[FileGroup, list[Committed]] = {}
         past = _past(session, value, commits)
@@ -88,6 +94,15 @@ class View:
     @property
     def groups(self) -> list[FileGroup]:
         return sorted(self.files, key=lambda group: (bucket_of(group), group))
+
+
+def _within(commit: Completion, partitions: Collection[str]) -> Completion:
+    """Return the part of a commit in some partitions."""
+    files = commit.files
+    if isinstance(files, PackedFiles):
+        files = files.within(partitions)
+    found = tuple(file for file in files if file.partition in partitions)
+    return replace(commit, files=found, replaced=tuple(group for group in commit.replaced if group[0] in partitions))
 
 
 def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[str]:
@@ -126,11 +141,12 @@ class _Rows:
 
 
 class GroupChecks:
-    def __init__(self, session: Session, *, deep: bool) -> None:
+    def __init__(self, session: Session, *, deep: bool, partitions: Collection[str] | None = None) -> None:
         self._session = session
         self._deep = deep
+        self._partitions = partitions
         self._lock = threading.Lock()
-        self.view = View.newest(session)
+        self.view = View.newest(session, partitions)
 
     def results(self) -> Iterator[CheckedGroup]:
         """Yield results in the order of `View.groups`."""
@@ -231,7 +247,7 @@ class GroupChecks:
         """Note a missing file; raise `_MovedOnError` if it is not needed."""
         with self._lock:
             if faults.path in self.view.paths:
-                self.view = View.newest(self._session)
+                self.view = View.newest(self._session, self._partitions)
             if faults.path not in self.view.paths:
                 raise _MovedOnError
         faults.fail("missing", f"the file is missing. file={faults.path}")

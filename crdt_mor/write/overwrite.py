@@ -129,7 +129,7 @@ def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> S
         return EVERYTHING
     key = write.session.config.key
     if not key.partition_fields:
-        raise InvalidInputError("this table has no partitions: omit `partitions` to replace all rows of the table.")
+        raise InvalidInputError("this table has no partitions: omit `partitions`, which then means the whole table.")
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Iterable):
         raise InvalidInputError(
             'pass partitions as a list, ["2026-01-31"], or "dynamic", the partitions of the rows. '
@@ -163,7 +163,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
     value = path.removeprefix(f"{name}=")
     raise InvalidInputError(
         "this text names two partitions, by path and by value: use a mapping, "
-        f"{ {name: value} } or { {name: path} }, or delete its rows by a filter. partition={path!r} by_path={path!r} "
+        f"{ {name: value} } or { {name: path} }. partition={path!r} by_path={path!r} "
         f"by_value={other!r}"
     )
 

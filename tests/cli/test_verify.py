@@ -63,6 +63,18 @@ def test_the_plain_fold(people: Path) -> None:
     assert not any("plain fold" in what for what in found["not_looked_at"])
 
 
+def test_some_partitions(people: Path) -> None:
+    (log,) = (people / "day=tue").glob(".*.log.*")
+    log.unlink()
+    found = json.loads(run("verify", people, "--partition", "mon", "--output", "json", code=0).stdout)
+    assert (found["sound"], found["rows"], found["file_groups"]) == (True, 2, 1)
+    said = run("verify", people, "--partition", "day=mon", "--partition", "tue", code=3).stderr
+    assert f"missing: day=tue/{log.name}" in said
+    assert "not checked: all other partitions" in said
+    refused = run("verify", people, "--partition", "thu", code=1).stderr
+    assert "crdt-mor files URI lists them. unknown=['day=thu']" in refused
+
+
 def test_what_looks_at_no_file_says_so(people: Path) -> None:
     """A base file is gone: `cat` fails, and what goes by the timeline says that it has not looked; `maintain` fails as
     soon as it needs the file."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdt_mor.model import packed_files
 from crdt_mor.model import slices as folding
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.packed_files import PackedFiles
@@ -101,3 +102,13 @@ def test_a_commit_to_known_groups_keeps_the_partitions(monkeypatch: pytest.Monke
     before = fold.of([first]).partitions
     later = Completion(instant(2), instant(3), 2, "n", "deltacommit", "", (log(GROUPS[1], 2),))
     assert fold.of([first, later]).partitions is before
+
+
+@pytest.mark.parametrize("bisected", [1, 0], ids=["all are made", "paths are compared"])
+def test_packed_files_of_partitions_are_found(monkeypatch: pytest.MonkeyPatch, bisected: int) -> None:
+    monkeypatch.setattr(packed_files, "_BISECTED", 100 * bisected)
+    every = [base((partition, GROUPS[0][1]), 0) for partition in ("a", "a/b", "ab", "b", "a")]
+    files = PackedFiles.of([[file.path, file.size, file.rows] for file in every])
+    assert files is not None
+    assert files.within(["a"]) == [every[0], every[4]]
+    assert sorted(files.within({"a/b", "b", "c"}), key=every.index) == [every[1], every[3]]
