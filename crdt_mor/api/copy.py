@@ -38,12 +38,14 @@ def copy(
     if store is None:
         require_beside(session, address, "copied")
     refuse_inside_a_table(target, address)
-    done = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
-    with deciding(is_made=True):
-        copied = Session.open(address, session.environment, session.expiry_ms, target)
-        mirror_copy(session, copied)
-    if verify:
-        _require_sound(copied, address)
+    done, is_mirrored = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
+    if is_mirrored or verify:
+        with deciding(is_made=True):
+            copied = Session.open(address, session.environment, session.expiry_ms, target)
+            if is_mirrored:
+                mirror_copy(session, copied)
+        if verify:
+            _require_sound(copied, address)
     return done
 
 

@@ -17,7 +17,7 @@ from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFound
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import COPIED, copied_path, version_path
 from crdt_mor.log.steps import PUTS_MAX, List, MakeDurable, Nonce, Pause, Put, Read, Steps, Together, put_surely
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.tail import find_tail, is_newest
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.copy import bridge, differs_only_in_clocks
 from crdt_mor.store.protocol import Stat
@@ -77,11 +77,14 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
                 )
             if tries:
                 yield Pause(tries)
+            created = False
             if tail is None or tail.version + 1 == value.version:
-                yield Put(version_path(value.version), data, decides=True)
+                created = yield Put(version_path(value.version), data, decides=True)
             else:
                 yield from _bridge(tail, value)
             decision.is_made = True
+            if created and (yield from is_newest(value)):
+                return value
 
 
 def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:

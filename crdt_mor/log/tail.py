@@ -136,6 +136,16 @@ def next_if_newest(known_tail: Timeline, data: bytes) -> Steps[Timeline | None]:
         return None
 
 
+def is_newest(value: Timeline) -> Steps[bool]:
+    """Return True if a version that this process has just put is genuine and the newest, as `log.opening` finds it."""
+    path = version_path(value.version)
+    if (yield GetStat(version_path(value.version + 1))) is not None:
+        return False
+    standing, listed = yield Together((Read(path), List(VERSIONS, numbered=True)))
+    names = _versions(listed)
+    return standing is not None and value.is_in(standing) and bool(names) and names[-1].path == path
+
+
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
     """Return True if a later listing shows a version above the found `tail`.
 
@@ -253,15 +263,17 @@ def still_stands(value: Timeline) -> Steps[bool]:
     return data is not None and value.is_in(data)
 
 
-def expire_versions(tail: Timeline) -> Steps[None]:
+def expire_versions(tail: Timeline, listed: Sequence[Stat] | None = None) -> Steps[None]:
     """Delete expired versions, strictly oldest first, one at a time. Safety depends on that order.
 
-    So the first failed deletion ends the loop.
+    So the first failed deletion ends the loop. listed: the table's objects, if known.
     """
     with suppress(StorageUnavailableError):  # the event is published; old versions do no harm
-        names = yield from listed_versions()
-        if not (yield from still_stands(tail)):
+        names = (yield from listed_versions()) if listed is None else _versions(listed)
+        first = version_path(tail.version - KEPT_VERSIONS)
+        expired = [name.path for name in names if name.path < first]
+        if not expired or not (yield from still_stands(tail)):
             return  # the listing may show another table, created here since
-        for name in names:
-            if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
+        for path in expired:
+            if not (yield Delete(path)):
                 return

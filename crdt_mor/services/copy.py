@@ -1,6 +1,6 @@
 """Copy a table at some moment while writers continue, and move the copy to a later moment on request.
 
-    note ─► missing objects ─► version ─► Hudi's timeline ─► properties, if new ─► objects of earlier moments removed
+    note ─► missing objects ─► version ─► Hudi's timeline ─► objects of earlier moments removed ─► properties, if new
 
 Objects are put if absent, so repeating a killed copy completes it. Only a clean, an archiving or a restore removes
 objects, each with an event. Then the copy continues with the newer version and keeps its work.
@@ -8,10 +8,10 @@ objects, each with an event. Then the copy continues with the newer version and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from crdt_mor.errors import (
     FormatError,
@@ -27,9 +27,9 @@ from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
 from crdt_mor.log.deciding import deciding
-from crdt_mor.log.paths import COPIED, METADATA_TABLE, PROPERTIES, version_path
-from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, put_surely, run
-from crdt_mor.log.tail import expire_versions, versions_in
+from crdt_mor.log.paths import BACKUP, COPIED, ERASURES, METADATA_TABLE, PROPERTIES, version_path
+from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, put_all_surely, put_surely, run
+from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
@@ -37,13 +37,17 @@ from crdt_mor.services.copy_objects import (
     GoneError,
     Moment,
     NeededObjects,
+    by_path,
+    files_of_timeline,
     listed,
     moment_of,
     needed_objects,
     sizes,
     superfluous,
+    walks,
 )
 from crdt_mor.services.erasure import open_erasures
+from crdt_mor.services.mirror import may_have_mirrors
 from crdt_mor.store.across import bytes_held, put_across
 from crdt_mor.store.paths import TEMP_FOLDER, one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket, side_by_side
@@ -102,17 +106,33 @@ class Copied:
 Tell = Callable[[CopyProgress], None]
 
 
-def copy(session: Session, target: Store, address: str, *, update: bool, tell: Tell) -> Copied:
-    _require_free(session, target, address, update=update)
-    if is_bucket(target) and not target.list(COPIED):
+def copy(session: Session, target: Store, address: str, *, update: bool, tell: Tell) -> tuple[Copied, bool]:
+    """Copy the table. Also returns True if the table or the copy may have mirrors."""
+    first: list[Callable[[], Any]] = [partial(listed, target), partial(session.run, read_properties())]
+    there, properties = side_by_side(target, first)
+    ready: list[Callable[[], Any]] = [
+        partial(_prepare, session, target, address, there, update=update),
+        partial(_newest, session, properties),
+    ]
+    _, moment = side_by_side(target, ready)
+    copied = _Copying(session, target, address, tell).run(moment, there)
+    return copied, may_have_mirrors(there) or may_have_mirrors(moment.listing)
+
+
+def _prepare(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
+    """Check the address and the store of a copy. there: the objects at the address."""
+    if any(not path.startswith(f"{TEMP_FOLDER}/") for path in there):
+        _require_free(session, target, address, there, update=update)
+    if is_bucket(target) and not any(path.startswith(f"{COPIED}/") for path in there):
         target.probe()
-    return _Copying(session, target, address, tell).run()
 
 
-def _require_free(session: Session, target: Store, address: str, *, update: bool) -> None:
-    """Raise unless the address is empty or has a copy of this table, unfinished or to be moved on."""
-    properties = run(read_properties(), target, session.environment)
-    moments = run(events.notes(), target, session.environment)
+def _require_free(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
+    """Raise unless the address has a copy of this table, unfinished or to be moved on."""
+    looks: list[Callable[[], Any]] = [
+        partial(run, steps, target, session.environment) for steps in (events.notes(), read_properties())
+    ]
+    moments, properties = side_by_side(target, looks)
     if properties is not None:
         _require_copy(properties, session, address, is_noted=bool(moments))
     if moments and any(moment.table_id != session.known_tail().table_id for moment in moments):
@@ -129,7 +149,7 @@ def _require_free(session: Session, target: Store, address: str, *, update: bool
             "this address already contains a copy of this table: move it on with update=True, or copy "
             f"to another address. path={address}"
         )
-    if not moments and (found := [path for path in listed(target) if not path.startswith(f"{TEMP_FOLDER}/")]):
+    if not moments and (found := [path for path in there if not path.startswith(f"{TEMP_FOLDER}/")]):
         raise TableExistsError(
             "this address is not empty: copy to another address. "
             f"path={address} objects={len(found)} first={min(found)}"
@@ -150,25 +170,37 @@ def _require_copy(properties: bytes, session: Session, address: str, *, is_noted
         )
 
 
-def _newest(session: Session) -> Moment:
-    if not versions_in(session.store):  # before the adoption of Hudi's commits publishes an event
-        raise _no_event_of_ours(session)
+def _newest(session: Session, properties: bytes | None) -> Moment:
+    """Return the newest moment. properties: of the table, read just before."""
     while True:
-        properties = session.run(read_properties())
-        session.views.sealed(look=True)
+        value, data, listing = _look(session)
+        if not session.has_known_tail:  # before the adoption of Hudi's commits publishes an event
+            raise _no_event_of_ours(session)
+        session.views.with_hudi(value, files_of_timeline(session.publisher.projector.folder, listing))
         if session.views.has_foreign:
             session.adopt()
-        value = session.known_tail()
-        _require_whole(session, value)
-        data = session.store.read(version_path(value.version))
-        if data is not None and value.is_in(data) and properties is not None:
+        _require_whole(session, session.known_tail(), listing)
+        is_newest = session.known_tail().version == value.version
+        if is_newest and data is not None and value.is_in(data) and properties is not None:
             try:
-                return moment_of(session, value, data, properties)
+                return moment_of(session, value, data, properties, listing)
             except SnapshotExpiredError:  # many newer versions exist by now
-                continue
+                pass
+        properties = session.run(read_properties())
 
 
-def _require_whole(session: Session, value: Timeline) -> None:
+def _look(session: Session) -> tuple[Timeline, bytes | None, dict[str, Stat]]:
+    """Return the newest version, its object, and the table's objects, listed after the version was put."""
+    store, known = session.store, session.known_tail()
+    looks: list[Callable[[], Any]] = [session.tail, *walks(store), partial(store.read, version_path(known.version))]
+    tail, found, hoodie, data = side_by_side(store, looks)
+    if tail.version != known.version:
+        looks = [*walks(store), partial(store.read, version_path(tail.version))]
+        found, hoodie, data = side_by_side(store, looks)
+    return tail, data, by_path(found, hoodie)
+
+
+def _require_whole(session: Session, value: Timeline, listing: Iterable[str]) -> None:
     """Raise if the version lacks rows: Hudi's writers own the table, or a migration or erasure is unfinished."""
     if value.table_id is None:
         raise _no_event_of_ours(session)
@@ -177,7 +209,7 @@ def _require_whole(session: Session, value: Timeline) -> None:
             "the table is handed over to Hudi's writers, so their commits are unknown here: take it back (crdt-mor "
             f"takeback), or stop them and copy its folder. path={session.uri} handed_over={value.handed_over}"
         )
-    if session.store.walk(METADATA_TABLE):
+    if any(path.startswith(f"{METADATA_TABLE}/") for path in listing):
         raise UnsupportedFeatureError(
             "the table uses a metadata table of Hudi, which changes independently: remove it first (crdt-mor "
             f"drop-metadata-table), or stop all writers and copy the folder. path={session.uri}"
@@ -192,8 +224,7 @@ def _require_whole(session: Session, value: Timeline) -> None:
             "a migration still writes rows of another table here: copy the table when the migration is over. "
             f"path={session.uri} source={value.origin.uri}"
         )
-    erasures = open_erasures(session)
-    if erasures:
+    if any(path.startswith(f"{ERASURES}/") for path in listing) and (erasures := open_erasures(session)):
         raise InvalidInputError(
             "an erasure is unfinished, and a copy would keep the erased rows in its history: call the erasure again, "
             f"then copy. erasure={erasures[0].requested}"
@@ -216,18 +247,17 @@ class _Copying:
         self._made: dict[str, int] = {}
         self._kept = 0
 
-    def run(self) -> Copied:
+    def run(self, moment: Moment, there: Mapping[str, Stat]) -> Copied:
         failed: tuple[int, str] | None = None
         overtaken = -1
         while True:
-            moment = _newest(self._session)
             if moment.value.version == overtaken:
                 raise InvalidInputError(
                     "the copy contains a later version than the table. If the table was restored from a backup, copy "
                     f"to another address. path={self._address} version={overtaken}"
                 )
             try:
-                shown = self._try(moment)
+                shown = self._try(moment, there)
             except GoneError as error:
                 if failed == (moment.value.version, error.path):
                     raise FormatError(
@@ -235,32 +265,35 @@ class _Copying:
                         f"verify to see what is lost. missing={error.path} version={moment.value.version}"
                     ) from error
                 failed = moment.value.version, error.path
-                continue
-            if shown is not None:
-                return shown
-            overtaken = moment.value.version
+            else:
+                if shown is not None:
+                    return shown
+                overtaken = moment.value.version
+            moment = _newest(self._session, self._session.run(read_properties()))
+            there = listed(self._target)
 
-    def _try(self, moment: Moment) -> Copied | None:
-        """Copy one version; None if another process copies a later one."""
+    def _try(self, moment: Moment, there: Mapping[str, Stat]) -> Copied | None:
+        """Copy one version; None if another process copies a later one. there: the copy's objects, listed before."""
         value = moment.value
-        self._run(events.require_movable(value))
+        if there:
+            self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
-        source = self._session.store
-        here, there = side_by_side(source, [partial(listed, source), partial(listed, self._target)])
-        need = needed_objects(moment, here)
+        need = needed_objects(moment)
         self._put_missing(moment, need, there)
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
             return None
         with deciding(is_made=True):
-            self._run(self._session.publisher.help_project(shown))
-            self._put_properties(moment)
-            removed = self._remove(moment, need)
+            project = partial(self._run, self._session.publisher.help_project(shown))
+            looks: list[Callable[[], Any]] = [project, *walks(self._target)]
+            _, found, hoodie = side_by_side(self._target, looks)
+            removed = self._remove(moment, need, by_path(found, hoodie))
+            self._put_properties(moment, there)
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
     def _put_missing(self, moment: Moment, need: NeededObjects, there: Mapping[str, Stat]) -> None:
-        """Put missing objects; files ending instants for Hudi's readers come last, in order if readers may exist.
+        """Put missing objects. If readers may exist, files ending instants for Hudi's readers come last, in order.
 
         Before these, check again if the copy may show this moment.
         """
@@ -269,12 +302,12 @@ class _Copying:
         self._kept = sum(stat.path in there and stat.path not in self._made for stat in stats)
         progress = _Progress(len(stats), sizes(stats), self._tell)
         progress.add(len(stats) - len(missing) - len(endings), sizes(stats) - sizes(missing) - sizes(endings))
-        self._put(missing, "content", progress)
-        self._make_durable(need.objects)
         is_read = PROPERTIES in there
+        self._put(missing if is_read else [*missing, *endings], "content", progress)
+        self._make_durable(need.objects)
         if endings and is_read:
             self._run(events.require_movable(moment.value))
-        self._put(endings, True if is_read else "content", progress, threads=1 if is_read else None)
+            self._put(endings, True, progress, threads=1)
         self._make_durable(need.endings)
 
     def _put(self, stats: Sequence[Stat], durable: Durable, progress: _Progress, threads: int | None = None) -> None:
@@ -297,7 +330,11 @@ class _Copying:
         for path in one_of_each_folder(stat.path for stat in stats):
             self._target.make_durable(path)
 
-    def _put_properties(self, moment: Moment) -> None:
+    def _put_properties(self, moment: Moment, there: Mapping[str, Stat]) -> None:
+        if PROPERTIES not in there and BACKUP not in there:
+            _, existing = self._run(put_all_surely([Put(PROPERTIES, moment.properties)]))
+            if not existing:
+                return
         found = self._run(read_properties())
         if found is not None:
             _require_copy(found, self._session, self._address, is_noted=True)
@@ -308,11 +345,11 @@ class _Copying:
         else:
             self._target.make_durable(PROPERTIES)
 
-    def _remove(self, moment: Moment, need: NeededObjects) -> int:
-        groups = superfluous(moment, need.paths, listed(self._target))
+    def _remove(self, moment: Moment, need: NeededObjects, found: Mapping[str, Stat]) -> int:
+        groups = superfluous(moment, need.paths, found)
         for group in groups:
             self._run(_removed(group))
-        self._run(expire_versions(moment.value))
+        self._run(expire_versions(moment.value, list(found.values())))
         return sum(len(group) for group in groups)
 
     def _run(self, steps: Steps[T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,13 +44,23 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Moment:
-    """The version to copy, its object, and the table's properties, read just before."""
+    """The version to copy.
+
+    Attributes:
+        value: The version.
+        data: Its object.
+        properties: The table's properties, read just before the version was the newest.
+        completions: All completions of the version.
+        projector: Names the files of Hudi's timeline.
+        listing: The table's objects, listed after the version was put.
+    """
 
     value: Timeline
     data: bytes
     properties: bytes
     completions: tuple[Completion, ...]
     projector: Projector
+    listing: Mapping[str, Stat]
 
 
 @dataclass(frozen=True)
@@ -74,11 +84,20 @@ class NeededObjects:
 
 
 def listed(store: Store) -> dict[str, Stat]:
-    found, hoodie = side_by_side(store, [partial(store.walk, folder) for folder in ("", ".hoodie")])
+    return by_path(*side_by_side(store, walks(store)))
+
+
+def walks(store: Store) -> list[Callable[[], list[Stat]]]:
+    """Return the requests that list a table's objects, for `by_path`."""
+    return [partial(store.walk, folder) for folder in ("", ".hoodie")]
+
+
+def by_path(found: Sequence[Stat], hoodie: Sequence[Stat]) -> dict[str, Stat]:
     return {stat.path: stat for stat in (*outside_other_tables(found), *hoodie)}
 
 
-def needed_objects(moment: Moment, listing: Mapping[str, Stat]) -> NeededObjects:
+def needed_objects(moment: Moment) -> NeededObjects:
+    listing = moment.listing
     beginnings = list(_beginnings(moment, listing))
     objects = [*_data(moment, listing), *_own_objects(moment, listing), *_history(moment, listing), *beginnings]
     return NeededObjects(tuple(objects), tuple(_endings(moment, listing)), frozenset(stat.path for stat in beginnings))
@@ -169,6 +188,12 @@ def _endings(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
                 raise GoneError(path)
 
 
+def files_of_timeline(folder: str, listing: Mapping[str, Stat]) -> list[Stat]:
+    """Return the files of Hudi's timeline in a listing, as `numbered` lists them."""
+    names = [path for path in sorted(listing) if path.rpartition("/")[0] == folder]
+    return [listing[path] for path in names if "0" <= path[len(folder) + 1] < ":"]
+
+
 def _timeline(folder: str, listing: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
     paths = [path for path in listing if path.rpartition("/")[0] == folder]
     return [(path, timeline_file_name(path)) for path in paths]
@@ -238,9 +263,9 @@ def _is_old_own(value: Timeline, path: str) -> bool:
     return folder == COPIED and path < copied_path(value.version)
 
 
-def moment_of(session: Session, value: Timeline, data: bytes, properties: bytes) -> Moment:
+def moment_of(session: Session, value: Timeline, data: bytes, properties: bytes, listing: Mapping[str, Stat]) -> Moment:
     completions = session.views.completions(value)
-    return Moment(value, data, properties, tuple(completions), session.publisher.projector)
+    return Moment(value, data, properties, tuple(completions), session.publisher.projector, listing)
 
 
 def sizes(stats: Sequence[Stat]) -> int:

@@ -5,7 +5,7 @@ The protocol is `mirror/refresh.py`. This module seals a version, merges its sli
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -164,10 +164,15 @@ def shows_newest(session: Session, format: str) -> bool:
     return head is not None and shows(head, kind.like(head), moment)
 
 
+def may_have_mirrors(paths: Iterable[str]) -> bool:
+    """Return True if a table with these objects may have mirrors."""
+    folders = tuple(f"{folder}/" for folder in FOLDERS.values())
+    return any(path.startswith(folders) for path in paths)
+
+
 def files_needed(session: Session, there: Collection[str] | None = None) -> frozenset[str]:
     """Return the files that kept versions of mirrors name. there: the table's files, if listed."""
-    folders = tuple(f"{folder}/" for folder in FOLDERS.values())
-    if there is not None and not any(path.startswith(folders) for path in there):
+    if there is not None and not may_have_mirrors(there):
         return frozenset()
     return frozenset(session.run(mirror_files(address_of(session.store, session.uri))))
 

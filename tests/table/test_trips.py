@@ -25,7 +25,7 @@ PER_WAVE: Final = 2
 FEW, MANY = 8, 32
 """File groups."""
 
-MOST: Final = {"`verify()`": 15, "`verify(deep=True)`": 15, "`maintenance.compact()`": 26, "`copy(verify=False)`": 50}
+MOST: Final = {"`verify()`": 15, "`verify(deep=True)`": 15, "`maintenance.compact()`": 26, "`copy(verify=False)`": 22}
 """Trips that a verb may take, whatever the page says."""
 
 
