@@ -2,7 +2,8 @@
 
 `planners.clean` computes the marks and the removable files. After the scheduling event moves the marks, no process
 creates an earlier view, so any process may delete the files at any time. If the store refuses a delete, the plan
-completes without it, and a later clean lists the file again. Files that a mirror names meanwhile are spared.
+completes without it. A later clean lists the file again, or a sweep deletes it once the value has dropped its commit.
+Files that a mirror names meanwhile are spared.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Cleaned:
         files: Number of removed files.
         bytes: Size of the removed files.
         spared: Unneeded files kept for recent readers, pending writes, open plans or Hudi's savepoints.
-        failed: Files not removed by the store; the next clean tries again.
+        failed: Files not removed by the store; a later clean or sweep tries again.
         dry_run: True if nothing was removed or published.
     """
 

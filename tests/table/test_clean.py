@@ -18,7 +18,7 @@ from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner
 from tests.format import savepoints
-from tests.inside import session_of, store_of
+from tests.inside import session_of, store_of, tail_of
 from tests.simulated import Simulated
 from tests.stores import ScriptedStore, refusing
 
@@ -291,6 +291,31 @@ def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simu
     store.script = refusing()
     again = table.maintenance.clean(NONE, readers=NONE)
     assert (again.files, again.failed) == (done.failed, 0)
+    assert files(table) == named(table)
+
+
+def test_a_refused_file_of_a_commit_that_the_table_forgot_is_left_to_a_sweep(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 6)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 2)
+    store = ScriptedStore(simulated.store, refusing())
+    table = Table.create(
+        "refusing", SCHEMA, key="id", buckets=1, opening=Opening(store=store, environment=simulated.environment)
+    )
+    history(table, 12)
+    table.maintenance.archive(keep_commits=2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
+    store.script = refusing("delete", of=lambda path: not path.startswith(".hoodie"))
+    done = table.maintenance.clean(NONE, readers=NONE)
+    assert done.failed > 0
+    assert tail_of(table).retention.dropped_count > 0
+    store.script = refusing()
+    left = len(files(table) - named(table))
+    assert table.maintenance.clean(NONE, readers=NONE).files < done.failed == left
+    assert files(table) > named(table)
+    table.environment.sleep(120)
+    table.maintenance.maintain()
     assert files(table) == named(table)
 
 
