@@ -145,6 +145,10 @@ class Views:
         alone_ms = LOOK_SHARE * max(look.took_ms, 1) if look.names > LOOK_NAMES_MAX else 0
         return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._crowd.others)))
 
+    def forget_hudi(self) -> None:
+        """Let the next look read Hudi's commits again."""
+        self._hudi_instants = {}
+
     def adopt(self) -> None:
         handle = self._handle
         if self.has_foreign or adoption.may_be_led_to(handle.known_tail().foreign_group, handle.config.buckets):

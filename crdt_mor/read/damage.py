@@ -19,7 +19,7 @@ from crdt_mor.model.names import is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.absences import surely
-from crdt_mor.store.protocol import Store
+from crdt_mor.store.protocol import Store, forget
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
@@ -28,11 +28,24 @@ POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     """Convert errors of polars, Arrow and the system inside the block to errors that name the file.
 
+    The next read asks the store for a damaged file again, because another process may repair the file.
+
     Raises:
         SnapshotExpiredError: a file is gone.
         StorageUnavailableError: the system failed.
         FormatError: a file is damaged.
     """
+    try:
+        with _naming_file(store, slice_):
+            yield
+    except FormatError:
+        for file in slice_.files:
+            forget(store, file.path)
+        raise
+
+
+@contextmanager
+def _naming_file(store: Store, slice_: FileSlice) -> Iterator[None]:
     try:
         yield
     except (OSError, *POLARS_ERRORS) as error:

@@ -297,7 +297,9 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
         yield Upkeep("clean", "due", why, files_removed=len(due.files), bytes_removed=size)
         return
     done = cleaner.clean()
-    failed = f"{plural(done.failed, 'file')} could not be removed; a later clean or sweep tries again" if done.failed else ""
+    failed = (
+        f"{plural(done.failed, 'file')} could not be removed; a later clean or sweep tries again" if done.failed else ""
+    )
     yield Upkeep("clean", "done", why, files_removed=done.files, bytes_removed=done.bytes, error=failed)
 
 

@@ -64,6 +64,7 @@ _ROWS = "rows and data files, because the table's files are unknown"
 
 
 def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = None) -> Verification:
+    session.views.forget_hudi()
     try:
         read = _reread_twice(session)
     except UnsupportedVersionError:

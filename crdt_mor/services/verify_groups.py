@@ -39,7 +39,7 @@ from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
 from crdt_mor.services.verify_told import Schemas
 from crdt_mor.store.absences import surely
-from crdt_mor.store.protocol import is_bucket
+from crdt_mor.store.protocol import forget, is_bucket
 from crdt_mor.write.adopted_keys import key_columns
 
 GROUPS_AT_ONCE: Final = 8
@@ -206,6 +206,7 @@ class GroupChecks:
 
     def _ask_file(self, view: View, file: DataFile, commit: Completion) -> Faults:
         session, faults = self._session, Faults(file.path, file.group)
+        forget(session.store, file.path)
         try:
             with as_unreadable(session):
                 stat = surely(session.store, file.path, session.store.stat)
@@ -256,7 +257,11 @@ class GroupChecks:
 
     def _rows(self, view: View, slice_: FileSlice) -> _Rows:
         read = self._ask_rows(view, slice_)
-        return self._ask_rows(view, slice_) if read.faults.is_fatal else read
+        if not read.faults.is_fatal:
+            return read
+        for file in slice_.files:
+            forget(self._session.store, file.path)
+        return self._ask_rows(view, slice_)
 
     def _ask_rows(self, view: View, slice_: FileSlice) -> _Rows:
         snapshot, config = view.snapshot.collecting_resolutions(), self._session.config

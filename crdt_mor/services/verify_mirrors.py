@@ -36,6 +36,7 @@ from crdt_mor.services.mirror import FOLDERS, kind_of, moment_of
 from crdt_mor.services.verify_findings import Finding, finding
 from crdt_mor.services.verify_given import ahead
 from crdt_mor.store.open import address_of
+from crdt_mor.store.protocol import forget
 
 _TRIES: Final = 10
 _OWN: Final = (f"{files.FOLDER}/", f"{delta_vectors.FOLDER}/", f"{iceberg_metadata.FOLDER}/")
@@ -142,6 +143,7 @@ class _Asked:
 
     def _counted(self, file: NamedFile) -> str | None:
         if file.kind == "base":
+            forget(self.session.store, file.path)
             source = self.session.store.parquet(file.path)
             rows = file.rows if source is None else source.metadata().num_rows
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.store.protocol import Content, Durable, Stat, Store
+from crdt_mor.store.protocol import Content, Durable, Stat, Store, forget
 
 T = TypeVar("T")
 
@@ -28,6 +28,9 @@ class DelegatingStore:
 
     def parquet(self, path: str) -> ParquetSource | None:
         return self.around("parquet", path, lambda: self.store.parquet(path))
+
+    def forget(self, path: str) -> None:
+        forget(self.store, path)
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         return self.around("put", path, lambda: self.store.put(path, data, durable=durable, after=after))

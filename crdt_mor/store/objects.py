@@ -165,6 +165,9 @@ class ObjectStore:
     def ranges_of(self, path: str, size: int) -> RangeReader:
         return self._files.file(path, size, lambda some: self._ranges(path, size, some))
 
+    def forget(self, path: str) -> None:
+        self._files.forget(path)
+
     def _ranges(self, path: str, size: int, ranges: Sequence[Range]) -> builtins.list[bytes]:
         key = self.key(path)
         starts, lengths = zip(*ranges, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store.delegating import DelegatingStore
-from crdt_mor.store.protocol import Stat, Store
+from crdt_mor.store.protocol import Stat, Store, forget
 
 
 class OverlayStore(DelegatingStore):
@@ -32,6 +32,9 @@ class OverlayStore(DelegatingStore):
 
     def parquet(self, path: str) -> ParquetSource | None:
         return self._of(path).parquet(path)
+
+    def forget(self, path: str) -> None:
+        forget(self._of(path), path)
 
     def list(self, folder: str) -> builtins.list[Stat]:
         return self._merged(self.store.list(folder), self._other.list(folder))

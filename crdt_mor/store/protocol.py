@@ -126,6 +126,10 @@ class Bucket(Store, Protocol):
         """
         ...
 
+    def forget(self, path: str) -> None:
+        """Drop the cached parts of an object, so that the next read gets the stored bytes."""
+        ...
+
     def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:
         """Copy the object at a path from another bucket, as `copy`; None if the bytes must pass through here."""
         ...
@@ -150,6 +154,12 @@ class Bucket(Store, Protocol):
 def is_bucket(store: Store) -> TypeGuard[Bucket]:
     """Return True for a store in a bucket. `isinstance` of a protocol would take a twentieth of a small commit."""
     return hasattr(type(store), "side_by_side")
+
+
+def forget(store: Store, path: str) -> None:
+    """Drop the parts of an object that a bucket's store, also below other stores, has cached."""
+    if (dropped := getattr(store, "forget", None)) is not None:
+        dropped(path)
 
 
 def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -101,26 +101,27 @@ def _cut(ranges: Sequence[Range], replies: Sequence[bytes], start: int, length: 
 
 
 class Files:
-    """A store's recently read files with their cached ends. Thread-safe. A file of a path and size never changes."""
+    """A store's recently read files with their cached ends, by path. Thread-safe. A whole file never changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[str, int], RangedFile] = OrderedDict()
+        self._files: OrderedDict[str, RangedFile] = OrderedDict()
 
     def file(self, path: str, size: int, request: Request) -> RangedFile:
         with self._lock:
-            file = self._files.setdefault((path, size), RangedFile(request, size))
-            self._files.move_to_end((path, size))
+            file = self._files.get(path)
+            if file is None or file.size() != size:
+                file = self._files[path] = RangedFile(request, size)
+            self._files.move_to_end(path)
             kept = sum(file.kept for file in self._files.values())
             while kept > _KEPT_BYTES or len(self._files) > _KEPT_FILES:
                 kept -= self._files.popitem(last=False)[1].kept
             return file
 
     def forget(self, path: str) -> None:
-        """Drop the cache of a deleted file: `repair` may put another of the same size there."""
+        """Drop the cache of a file that was deleted or may be damaged: others may have put it anew."""
         with self._lock:
-            for known in [key for key in self._files if key[0] == path]:
-                del self._files[known]
+            self._files.pop(path, None)
 
 
 class _File(io.RawIOBase):

@@ -12,7 +12,7 @@ import pytest
 
 from crdt_mor import Commit, Opening, Scan, SnapshotExpiredError, Table, observe
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import FutureSnapshotError, UnsupportedFeatureError
+from crdt_mor.errors import FormatError, FutureSnapshotError, UnsupportedFeatureError
 from crdt_mor.events import migration
 from crdt_mor.events.session import Session
 from crdt_mor.events.views import LOOK_EVERY_MS, Views
@@ -398,3 +398,13 @@ def test_a_schema_of_hudis_has_fields_under_their_names_in_files(fast_path: Path
     look_for_hudi(table)
     assert table.schema == schema
     assert sorted(table.to_arrow().to_pylist(), key=lambda found: str(found["k"])) == [row, {**row, "k": "b"}]
+
+
+def test_verify_reads_the_commits_of_hudi_again(table: Table, clock: Clock) -> None:
+    hudi(table, clock, "b")
+    look_for_hudi(table)
+    assert keys(table.scan()) == ["a", "b"]
+    path = max(Path(table.uri).glob(".hoodie/timeline/*_*.deltacommit"))
+    path.write_bytes(b"{")
+    with pytest.raises(FormatError, match=path.name):
+        table.verify()
