@@ -30,7 +30,7 @@ from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.store.protocol import Store
 from crdt_mor.write.load import Load
-from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.open_write import LOOK_KEPT_MS, OpenWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +84,21 @@ def load(
     on_progress: OnProgress | None,
 ) -> None:
     """Load the rows (`total` of them, if known) and make the table visible; on failure nothing is left."""
-    store, appearing, read = table.store, False, 0
+    store, appearing, read, looked_ms = table.store, False, 0, -LOOK_KEPT_MS
 
     def heard(phase: Literal["read", "written"], rows: int) -> None:
-        nonlocal read
+        nonlocal read, looked_ms
         read = rows if phase == "read" else read
         if on_progress is not None:
             on_progress(LoadProgress(phase, rows, total if phase == "read" else read))
-        if store.stat(PROPERTIES) is not None:
-            raise _exists_by_now(table.uri)
+        now_ms = table.environment.now_ms()
+        if abs(now_ms - looked_ms) >= LOOK_KEPT_MS:
+            looked_ms = now_ms
+            if store.stat(PROPERTIES) is not None:
+                raise _exists_by_now(table.uri)
 
     try:
-        hidden = loads.LoadStore(store, table.table_id)
+        hidden = loads.load_store(store, table.table_id)
         hidden.put(PROPERTIES, table.properties)
         session = Session(hidden, table.environment, table.config, table.expiry_ms, table.uri)
         session.start()

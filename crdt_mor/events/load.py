@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import builtins  # inside the class, `list` is a method
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
-from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS, is_own, outside_other_tables
 from crdt_mor.log.steps import PUTS_MAX
 from crdt_mor.log.tail import versions_in
-from crdt_mor.model.names import BaseFileName, data_file_name, driver_token
-from crdt_mor.store.protocol import Content, Durable, Stat, Store
+from crdt_mor.model.names import BaseFileName, data_file_name, driver_token, timeline_file_name
+from crdt_mor.store.paths import in_hoodie
+from crdt_mor.store.protocol import Bucket, Content, Durable, Stat, Store, is_bucket, side_by_side
+
+T = TypeVar("T")
 
 _TOKENS = 1_000_000_000
 
@@ -37,10 +42,13 @@ def load_token(table_id: str) -> str:
     return driver_token(int.from_bytes(digest[:8], "big") % _TOKENS)
 
 
+def load_store(store: Store, table_id: str) -> LoadStore:
+    """Return the store as a load sees it, in a bucket again a bucket."""
+    return LoadBucket(store, table_id) if is_bucket(store) else LoadStore(store, table_id)
+
+
 class LoadStore:
-    """The store as a load sees it: base files with the load's token at their final paths, all other objects in its
-    folder.
-    """
+    """Base files with the load's token at their final paths, all other objects in the load's folder."""
 
     def __init__(self, store: Store, table_id: str) -> None:
         self._store = store
@@ -67,16 +75,14 @@ class LoadStore:
         return None if stat is None else Stat(path, stat.size, stat.modified_ms)
 
     def list(self, folder: str) -> builtins.list[Stat]:
-        return self._merged(self._store.list(self._below(folder)), self._store.list(folder))
+        return self._merged(self._store.list(self._below(folder)), self._shared(self._store.list, folder))
 
     def walk(self, folder: str) -> builtins.list[Stat]:
         """List all objects below `folder`, without `.hoodie` unless `folder` is inside."""
         below = self._store.walk(self._below(folder))
         hudi = f"{self._folder}/.hoodie/"
-        inside = folder.startswith(".hoodie")
-        return self._merged(
-            [stat for stat in below if inside or not stat.path.startswith(hudi)], self._store.walk(folder)
-        )
+        own = [stat for stat in below if in_hoodie(folder) or not stat.path.startswith(hudi)]
+        return self._merged(own, self._shared(self._store.walk, folder))
 
     def delete(self, path: str) -> None:
         self._store.delete(self._at(path))
@@ -99,6 +105,9 @@ class LoadStore:
     def _below(self, path: str) -> str:
         return f"{self._folder}/{path}".removesuffix("/")
 
+    def _shared(self, look: Callable[[str], builtins.list[Stat]], folder: str) -> builtins.list[Stat]:
+        return [] if in_hoodie(folder) else look(folder)  # base files are outside
+
     def _merged(self, own: builtins.list[Stat], shared: builtins.list[Stat]) -> builtins.list[Stat]:
         start = len(self._folder) + 1
         found = [Stat(stat.path[start:], stat.size, stat.modified_ms) for stat in own]
@@ -106,8 +115,45 @@ class LoadStore:
         return sorted(found, key=lambda stat: stat.path)
 
 
+class LoadBucket(LoadStore):
+    """A bucket as a load sees it."""
+
+    _store: Bucket
+
+    def __init__(self, store: Bucket, table_id: str) -> None:
+        super().__init__(store, table_id)
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self._store.options
+
+    def texts(self) -> dict[str, str]:
+        return self._store.texts()
+
+    def ranges_of(self, path: str, size: int) -> RangeReader:
+        return self._store.ranges_of(self._at(path), size)
+
+    def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:  # noqa: ARG002
+        return None
+
+    def numbered(self, folder: str) -> builtins.list[Stat]:
+        return self._merged(self._store.numbered(self._below(folder)), self._shared(self._store.numbered, folder))
+
+    def probe(self) -> None:
+        self._store.probe()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> builtins.list[T]:
+        return self._store.side_by_side(calls)
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        self._store.afterwards(call)
+
+
 def put_in_place(store: Store, table_id: str | None) -> bool:
-    """Copy the timeline of a first load into place if missing. Returns True if the table has a timeline."""
+    """Copy the timeline of a first load into place if missing. Returns True if the table has a timeline.
+
+    Hudi's readers see the table already. So each completed file follows all other objects, and the version comes last.
+    """
     if table_id is None or versions_in(store):
         return table_id is not None
     folder = load_folder(table_id)
@@ -118,9 +164,10 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
     store.make_durable(PROPERTIES)  # their writer may have died, and a power cut would lose the table
     passing = tuple(f"{folder}/{name}/" for name in (VERSIONS, HEARTBEATS, STAGED))
     others = [path for path in paths if not path.startswith(passing)]
-    # Partition metadata comes first, then Hudi's timeline, with the completed instant last.
-    for path in (*sorted(others, key=lambda path: (path.startswith(f"{folder}/.hoodie/"), path)), versions[-1]):
-        if not _copied(store, path, path.removeprefix(f"{folder}/")):
+    ended = [path for path in others if (name := timeline_file_name(path)) is not None and name.state == "completed"]
+    for together in ([path for path in others if path not in ended], *([path] for path in (*ended, versions[-1]))):
+        copies = [partial(_copied, store, path, path.removeprefix(f"{folder}/")) for path in together]
+        if not all(side_by_side(store, copies)):
             return bool(versions_in(store))
     remove(store, table_id, base_files=False)
     return True
@@ -158,11 +205,13 @@ def clear(store: Store, table_id: str | None) -> None:
 def remove(store: Store, table_id: str, *, base_files: bool = True) -> None:
     """Remove the files of a load, its folder last: others find the load by the folder."""
     token = load_token(table_id)
-    for stat in outside_other_tables(store.walk("")) if base_files else ():
-        if _is_of(stat.path, token):
-            store.delete(stat.path)
-    for stat in store.walk(load_folder(table_id)):
-        store.delete(stat.path)
+    found = outside_other_tables(store.walk("")) if base_files else []
+    _delete(store, [stat.path for stat in found if _is_of(stat.path, token)])
+    _delete(store, [stat.path for stat in store.walk(load_folder(table_id))])
+
+
+def _delete(store: Store, paths: Sequence[str]) -> None:
+    side_by_side(store, [partial(store.delete, path) for path in paths])
 
 
 def _is_of(path: str, token: str) -> bool:

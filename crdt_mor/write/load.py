@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Literal
 
@@ -22,7 +23,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rollback
 from crdt_mor.events.write import WriteOutcome
 from crdt_mor.format.base_file import ROW_GROUP_ROWS
-from crdt_mor.ground.threads import THREADS
+from crdt_mor.ground.threads import REQUESTS, THREADS, in_threads
 from crdt_mor.laws.merging import Merging
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
@@ -42,6 +43,12 @@ _SEQUENCE = "_hoodie_commit_seqno"
 
 RUN_BYTES = 128 << 20
 """Approximate bytes of Arrow rows that are sorted in memory."""
+
+GROUP_BYTES = 4 << 20
+"""Most bytes of the rows of a file group that is put beside others."""
+
+_MEMORY_PER_BYTE = 8
+"""Approximate memory of a file group's rows, with their file."""
 
 Heard = Callable[[Literal["read", "written"], int], None]
 """Progress callback: "read" or "written", and the rows so far."""
@@ -72,12 +79,27 @@ class Load:
     def _files(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         runs = self._runs(batches)
         rows = _without_repeats(self.sorting.merged(runs), self._partitioned)
-        written, files = 0, []
+        at_once = REQUESTS if self.write.session.is_far else THREADS
+        return list(in_threads(lambda one: one[0](), self._puts(rows), at_once, lambda one: _MEMORY_PER_BYTE * one[1]))
+
+    def _puts(self, rows: Iterable[pl.DataFrame]) -> Iterator[tuple[Callable[[], DataFile], int]]:
+        """Yield the put of each file group, and the bytes of its rows.
+
+        A large file group is put here, while its rows are merged.
+        """
+        written = 0
         for (partition, bucket), pieces in groupby(_by_group(rows), key=itemgetter(0)):
-            file = self._put(partition, bucket, (piece for _, piece in pieces), written)
-            written += file.rows
-            files.append(file)
-        return files
+            frames = (piece for _, piece in pieces)
+            held, size = _held(frames)
+            put = partial(self._put, partition, bucket, chain(held, frames), written)
+            if size <= GROUP_BYTES:
+                yield put, size
+                written += sum(frame.height for frame in held)
+            else:
+                file = put()
+                yield partial(replace, file), 0
+                written += file.rows
+            self.heard("written", written)
 
     @property
     def _partitioned(self) -> bool:
@@ -129,7 +151,6 @@ class Load:
                     pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_0_") + numbers).alias(_SEQUENCE)
                 )
                 number += frame.height
-                self.heard("written", number)
 
         layout = replace(BY_KEY, compression=Layout.of(write.value.properties).compression)
         ids = field_ids(write.session.known_tail().schema)
@@ -169,6 +190,17 @@ def _by_group(frames: Iterable[pl.DataFrame]) -> Iterator[tuple[Group, pl.DataFr
     for frame in frames:
         for piece in frame.partition_by(PARTITION_PATH, BUCKET, maintain_order=True):
             yield (piece[PARTITION_PATH][0], piece[BUCKET][0]), piece
+
+
+def _held(frames: Iterator[pl.DataFrame]) -> tuple[list[pl.DataFrame], int]:
+    """Return the frames of a file group and their bytes; only the first frames if these exceed `GROUP_BYTES`."""
+    held, size = list[pl.DataFrame](), 0
+    for frame in frames:
+        held.append(frame)
+        size += int(frame.estimated_size())
+        if size > GROUP_BYTES:
+            break
+    return held, size
 
 
 def _in_row_groups(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -189,12 +189,15 @@ class OpenWrite:
             first += sum(file.rows for file in staged)
             files += () if is_split else staged
             del statements  # frees memory for the next part
-        return [*files, *in_threads(lambda file: self.put(*file), held.files())]
+        return [*files, *in_threads(lambda file: self.put(*file), held.files(), self._files_at_once)]
+
+    @property
+    def _files_at_once(self) -> int | None:
+        return FILES_AT_ONCE if self.session.is_far else None
 
     def _staging(self, file_ids: FileIds, first: int = 0) -> Staging:
         session, merging, requested = self.session, self.statements.merging, self.begun.requested
-        at_once = FILES_AT_ONCE if session.is_far else None
-        judged = session.judgements
+        at_once, judged = self._files_at_once, session.judgements
         return Staging(
             session.config, merging, requested, self.write_token, judged, file_ids, self.task, at_once, first
         )

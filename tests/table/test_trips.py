@@ -56,6 +56,13 @@ def copy(bucket: Bucket, table: Table) -> None:
     table.copy("s3://counted/copied", store=bucket.store(folder="copied"), verify=False)
 
 
+def loading(groups: int) -> Count:
+    """A first load of a base file for each file group."""
+    bucket = Bucket()
+    with bucket.counting():
+        return bucket.count(lambda: create(bucket, groups))
+
+
 def cleaning(groups: int) -> Count:
     """A clean that removes a base file and a log file of each file group."""
     bucket = Bucket()
@@ -77,6 +84,7 @@ def verify(_: Bucket, table: Table, *, deep: bool = False) -> None:
 
 
 VERBS: dict[str, Callable[[int], Count]] = {
+    "`Table.create_from`": loading,
     "`count()`": lambda groups: counted(groups, lambda _, table: table.count()),
     "`to_polars()`": lambda groups: counted(groups, lambda _, table: table.to_polars()),
     "`verify()`": lambda groups: counted(groups, verify),
