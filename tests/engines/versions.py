@@ -45,7 +45,8 @@ def rows(ids: list[int], n: int, text: str) -> pa.Table:
 
 
 def write(uri: str, writer: str) -> None:
-    """Commit until the process is killed, or its parent ends."""
+    """Commit until the process is killed, or its parent ends. The engines get the processors first."""
+    os.nice(10)
     table, rng, parent = Table(uri), random.Random(writer), os.getppid()
     for turn in count():
         ids = rng.sample(range(IDS), 12)
