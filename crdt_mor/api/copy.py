@@ -41,7 +41,7 @@ def copy(
     done, is_mirrored = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
     if is_mirrored or verify:
         with deciding(is_made=True):
-            copied = Session.open(address, session.environment, session.expiry_ms, target)
+            copied = session.open_another(address, target)
             if is_mirrored:
                 mirror_copy(session, copied)
         if verify:

@@ -175,7 +175,7 @@ def _opened(
 ) -> Session | None:
     try:
         objects = store_beside(session, uri, storage_options, store)
-        return Session.open(uri, session.environment, session.expiry_ms, objects)
+        return session.open_another(uri, objects)
     except TableNotFoundError:
         return None
 
@@ -252,7 +252,7 @@ def _target(session: Session, value: Timeline, address: str, settings: NewSettin
     if made.table_id == session.config.table_id:
         raise InvalidInputError(f"a table cannot move to its own address: pass another one. uri={address}")
     target = Session(objects, environment, made, session.expiry_ms, address)
-    target.inline = False
+    target.inline, target.memory_limit = False, session.memory_limit
     target.start()
     if settings.cluster_by is not None:
         require_layout(target, layout)

@@ -52,6 +52,12 @@ class Session(Handle):
         session.pace.meet(first)
         return session
 
+    def open_another(self, uri: str, store: Store) -> Session:
+        """Open a table with the clock, expiry and memory limit of this one."""
+        other = Session.open(uri, self.environment, self.expiry_ms, store)
+        other.memory_limit = self.memory_limit
+        return other
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the remembered value, but with the payload classes: the other process may not have imported
         them.

@@ -73,6 +73,10 @@ class FileSlice:
         return replace(self, logs=tuple(log for log in self.logs if log.path not in paths)) if paths else self
 
     @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
     def weight(self) -> int:
         return sum(file.size + OPENING_A_FILE for file in self.files)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 import polars as pl
@@ -21,7 +22,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
 from crdt_mor.events.views import RESOLUTIONS_BYTES
 from crdt_mor.ground.bounded import Bounded
-from crdt_mor.ground.threads import REQUESTS, in_threads
+from crdt_mor.ground.threads import REQUESTS, bytes_ahead, groups_in_threads, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.log.outcome import ValueOf
 from crdt_mor.merge import kernel
@@ -213,7 +214,7 @@ class Snapshot:
         merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, only_keys, resolved)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
-            return [finish(frame if select else selected(frame, ())) for frame in merge()]
+            return [finish(frame if select else selected(frame, ())) for frame in merge.run()]
 
         is_far = self.session.is_far
         at_once = REQUESTS if is_far else None
@@ -222,10 +223,11 @@ class Snapshot:
                 for merge in merges.of([part]):  # given several parts, `of` would open parts ahead
                     yield from finished(merge)
         slices = self.slices if limit is None else self.slices[1:]
-        opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
-        parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if is_far else map(fetch, opened)
-        for frames in in_threads(finished, merges.of(parts)):
-            yield from frames
+        memory_limit = self.session.memory_limit
+        ahead = bytes_ahead(memory_limit)
+        opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs, ahead))
+        parts = in_threads(fetch, opened, at_once, lambda item: item[1].size, ahead) if is_far else map(fetch, opened)
+        yield from chain.from_iterable(groups_in_threads(finished, merges.of(parts), attrgetter("size"), memory_limit))
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
         """Return the columns to read: at least one, or a frame would lose its row count."""

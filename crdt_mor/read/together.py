@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -54,7 +54,14 @@ T = TypeVar("T")
 Kind = tuple[object, ...]
 
 Item = tuple[FileSlice, Slice]
-Merge = Callable[[], list[pl.DataFrame]]
+Run = Callable[[], list[pl.DataFrame]]
+
+
+class Merge(NamedTuple):
+    """A merge for any thread. size: the bytes of its files."""
+
+    run: Run
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +84,11 @@ class Merges:
     resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
-        """Yield the merges of all items, for any thread."""
         for run in _runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
-            yield from self._sharing_logs(run) if len(run) > 1 else [partial(self._together, run[0])]
+            if len(run) > 1:
+                yield from self._sharing_logs(run)
+            else:
+                yield Merge(partial(self._together, run[0]), sum(map(_size, run[0])))
 
     def _shares_logs(self, items: list[Item]) -> tuple[Kind | None, int]:
         """Return the kind of slices with mergeable logs, and their bytes."""
@@ -103,10 +112,11 @@ class Merges:
                 ahead=self.keeps_rows,
             )
         if not resolved:
-            return (partial(self._naming, slice_, partial(self._merge, slice_, part)) for slice_, part in items)
+            return (Merge(partial(self._naming, item[0], partial(self._merge, *item)), _size(item)) for item in items)
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
         return (
-            partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.keeps_rows else 0)
+            Merge(partial(self._bases, some), sum(slice_.bytes for slice_, _ in some))
+            for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.keeps_rows else 0)
         )
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:
@@ -142,9 +152,9 @@ class Merges:
                     return frames
         return list(chain.from_iterable(self._naming(one[0], partial(read, [one])) for one in some))
 
-    def _naming(self, slice_: FileSlice, merge: Merge) -> list[pl.DataFrame]:
+    def _naming(self, slice_: FileSlice, run: Run) -> list[pl.DataFrame]:
         with naming_damage(self.store, slice_):
-            return merge()
+            return run()
 
     def _merge(self, slice_: FileSlice | None, part: Slice) -> list[pl.DataFrame]:
         """Merge a slice, or several (`slice_` None), without storing the resolution."""
@@ -166,6 +176,16 @@ class Merges:
         return merged.frames
 
 
+def _size(item: Item) -> int:
+    """Return the bytes that a merge decodes: of a bucket's base only the fetched parts."""
+    slice_, part = item
+    if part.base is not None and part.base.contents:
+        return sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents))
+    if slice_.base is None or part.base_rows is None:
+        return slice_.bytes
+    return slice_.bytes * part.base_rows[1] // max(1, slice_.base.rows)
+
+
 def _bytes_of_base(one: tuple[FileSlice, kernel.MergedLogs]) -> tuple[Kind | None, int]:
     base = one[0].base
     return (), 0 if base is None else base.size
@@ -174,7 +194,7 @@ def _bytes_of_base(one: tuple[FileSlice, kernel.MergedLogs]) -> tuple[Kind | Non
 def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[list[Item]]:
     def kind(item: Item) -> tuple[Kind | None, int]:
         is_resolved = item[1].resolution is not None
-        return None if is_resolved else _kind(item, config), sum(file.size for file in item[0].files)
+        return None if is_resolved else _kind(item, config), item[0].bytes
 
     return _runs(items, kind, BYTES_MAX)
 

@@ -8,18 +8,19 @@ copy-on-write does, the two states are compared instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Final, Literal
 
 import polars as pl
 
 from crdt_mor.errors import CheckpointExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import groups_in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.cut import Cut
@@ -132,8 +133,7 @@ class Window:
                 with_change(states.deleted_rows(deleted, groups, select), DELETE),
             ]
 
-        for frames in in_threads(changed, self._touched()):
-            yield from frames
+        yield from self._each(changed)
 
     def difference(
         self, select: Sequence[str], known: dict[FileGroup, pl.DataFrame] | None = None
@@ -157,8 +157,7 @@ class Window:
             known[group] = pl.concat([others, after])
             return images_of(before, after, states.key, select)
 
-        for frames in in_threads(compared, self._touched()):
-            yield from frames
+        yield from self._each(compared)
 
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield the changes of each commit, computed when it became visible."""
@@ -192,7 +191,11 @@ class Window:
     def images_in_turn(self, select: Sequence[str]) -> list[pl.DataFrame] | None:
         """Return `images` of ordered commits at once; None if any wrote partial rows."""
         states, numbered = self._states, enumerate(self._touched())
-        found = list(in_threads(lambda item: states.versions(item[1], item[0], select), numbered))
+        limit = self.session.memory_limit
+        versions = groups_in_threads(
+            lambda item: states.versions(item[1], item[0], select), numbered, lambda item: item[1].bytes, limit
+        )
+        found = list(versions)
         some = [versions for versions in found if versions is not None]
         if len(some) < len(found) or not some:
             return None
@@ -268,6 +271,10 @@ class Window:
 
     def touched(self) -> tuple[States, list[TouchedGroups]]:
         return self._states, self._touched()
+
+    def _each(self, work: Callable[[TouchedGroups], list[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
+        limit = self.session.memory_limit
+        return chain.from_iterable(groups_in_threads(work, self._touched(), attrgetter("bytes"), limit))
 
     # --- touched file groups ----------------------------------------------------------------------------------------
 

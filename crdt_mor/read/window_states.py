@@ -52,6 +52,11 @@ class TouchedGroups:
     def scope(self) -> Scope:
         return self.partition, self.file_id
 
+    @property
+    def bytes(self) -> int:
+        files = (file for slice_ in (*self.before, *self.after) for file in slice_.files)
+        return sum({file.path: file.size for file in files}.values())
+
     def weight(self, raw: bool) -> int:
         written = (self.written,) if self.written is not None else self.after
         return sum(slice_.weight for slice_ in (written if raw else (*written, *self.before, *self.after)))

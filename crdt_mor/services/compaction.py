@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -48,10 +47,6 @@ Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collec
 """Choose file groups from (value, latest slices, file groups in open plans); pure."""
 
 
-_MEMORY_PER_BYTE: Final = 8
-"""Approximate memory of a file group's rows, old and new."""
-
-
 def compaction(
     log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False, reorder: bool = False
 ) -> Service[CompactionPlan]:
@@ -63,7 +58,7 @@ def compaction(
         reorder: Include file groups not sorted in the table's order.
     """
     orders: dict[str, str] | None = {} if reorder else None
-    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute, _held)
+    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute, _size)
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
@@ -74,7 +69,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
         slices = [s for s in session.views.slices(value).with_logs() if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
 
-    return Service(COMPACT, _require, plan, _execute, _held)
+    return Service(COMPACT, _require, plan, _execute, _size)
 
 
 def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
@@ -83,7 +78,7 @@ def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
         slices = session.views.slices(value)
         return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
 
-    return Service(COMPACT, _require, plan, _execute, _held)
+    return Service(COMPACT, _require, plan, _execute, _size)
 
 
 def _require(session: Session) -> None:
@@ -135,8 +130,8 @@ def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | No
     return None if session.config.merge.hudi_commit_time and value.pending else plan
 
 
-def _held(plan: CompactionPlan) -> int:
-    return _MEMORY_PER_BYTE * sum(group.bytes for group in plan.groups)
+def _size(plan: CompactionPlan) -> int:
+    return sum(group.bytes for group in plan.groups)
 
 
 # --- one file group ---------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import copy as events
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table
-from crdt_mor.ground.threads import REQUESTS, in_threads
+from crdt_mor.ground.threads import REQUESTS, WEIGHT_MAX, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import BACKUP, COPIED, ERASURES, METADATA_TABLE, PROPERTIES, version_path
@@ -318,7 +318,8 @@ class _Copying:
             return stat, put_across(source, target, stat, durable)
 
         at_once = threads or (REQUESTS if far else _THREADS)
-        for stat, made in in_threads(put, stats, at_once, lambda stat: bytes_held(target, stat)):
+        most = min(WEIGHT_MAX, self._session.memory_limit)
+        for stat, made in in_threads(put, stats, at_once, lambda stat: bytes_held(target, stat), most):
             if made is None:
                 raise GoneError(stat.path)
             if made:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import polars as pl
 
 from crdt_mor.events.session import Session
 from crdt_mor.format.log import read_log
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import groups_in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import bucket_of_file_id
@@ -62,7 +63,8 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
     def look(history: GroupHistory) -> Traces:
         return _traces(snapshot, history, before)
 
-    return [found for found in in_threads(look, histories(snapshot, sought)) if found.touched]
+    found = groups_in_threads(look, histories(snapshot, sought), attrgetter("size"), session.memory_limit)
+    return [one for one in found if one.touched]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ class GroupHistory:
     files: Sequence[DataFile]
     slice_: FileSlice | None
     sought: pl.DataFrame
+
+    @property
+    def size(self) -> int:
+        return 0 if self.slice_ is None else self.slice_.bytes
 
 
 def histories(snapshot: Snapshot, sought: pl.DataFrame) -> list[GroupHistory]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import polars as pl
@@ -14,7 +16,7 @@ import polars as pl
 from crdt_mor.events.session import Session
 from crdt_mor.format.base_file import read_footer
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import groups_in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.slices import Slices
@@ -46,7 +48,8 @@ class Values:
 def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Sequence[str]) -> list[Values]:
     """Return the values in each file group that has any. sought: as in `erasure_traces.traces`."""
     snapshot = Snapshot.seal(session, value)
-    found = in_threads(lambda history: _values(snapshot, history, columns), histories(snapshot, sought))
+    look = partial(_values, snapshot, columns=columns)
+    found = groups_in_threads(look, histories(snapshot, sought), attrgetter("size"), session.memory_limit)
     return [one for one in found if one.held]
 
 

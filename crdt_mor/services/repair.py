@@ -95,7 +95,7 @@ def _are_one_place(session: Session, copy: Session) -> bool:
 
 
 def _anew(session: Session, store: OverlayStore | None = None) -> Session:
-    return Session.open(session.uri, session.environment, session.expiry_ms, store or session.store)
+    return session.open_another(session.uri, store or session.store)
 
 
 def _sound_in(session: Session, copy: Session, found: Verification, tell: Tell | None) -> list[Stat]:

@@ -28,7 +28,7 @@ from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep
 from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import PartEvent, PlanEvent
-from crdt_mor.ground.threads import REQUESTS, THREADS, WEIGHT_MAX, in_threads
+from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import P, PlannedAction
 from crdt_mor.log.outcome import is_given_up_in
@@ -60,12 +60,12 @@ class Planner(Generic[P]):
 class Service(Planner[P]):
     """A service that writes files.
 
-    `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads. `held`
-    returns the memory of a part.
+    `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads. `size`
+    returns the bytes of a part's files.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
-    held: Callable[[P], int]
+    size: Callable[[P], int]
 
 
 def schedule(session: Session, service: Planner[P]) -> P | None:
@@ -126,8 +126,8 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
             raise
 
     at_once = REQUESTS if session.is_far else THREADS
-    weight = partial(_weight, service, session.memory_limit)
-    executed = executed_parts(parts, in_threads(outcome, parts, at_once, weight))
+    outcomes = groups_in_threads(outcome, parts, service.size, session.memory_limit, at_once)
+    executed = executed_parts(parts, outcomes)
     files = executed.files
     if files and not executed.failed:
         session.publisher.tell(
@@ -138,12 +138,6 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
             )
         )  # fmt: skip
     return executed
-
-
-def _weight(service: Service[P], memory_limit: int, part: P) -> int:
-    """Return the memory of a part, but let large parts use all processors, as far as the memory limit allows."""
-    held = service.held(part)
-    return max(min(held, WEIGHT_MAX // THREADS), held * WEIGHT_MAX // memory_limit)
 
 
 def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from crdt_mor.errors import FormatError, StorageUnavailableError
 from crdt_mor.events.session import Session
-from crdt_mor.ground.threads import REQUESTS, beside, in_threads
+from crdt_mor.ground.threads import REQUESTS, beside, groups_in_threads
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.services.verify_findings import UnreadableObjectError
 from crdt_mor.store.absences import ContradictedError, surely
@@ -25,10 +25,12 @@ def ahead(
     ask: Callable[[S], T],
     items: Iterable[S],
     at_once: int = REQUESTS,
-    weight: Callable[[S], int] = lambda _: 0,
+    size: Callable[[S], int] = lambda _: 0,
 ) -> Iterator[T]:
-    """Yield `ask` of each item, in order; in a bucket, several at once. weight: bytes that an item holds."""
-    return in_threads(ask, items, at_once, weight) if session.is_far else map(ask, items)
+    """Yield `ask` of each item, in order; in a bucket, several at once. size: bytes of files that an item decodes."""
+    if not session.is_far:
+        return map(ask, items)
+    return groups_in_threads(ask, items, size, session.memory_limit, at_once)
 
 
 def beside_in_bucket(session: Session, call: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:

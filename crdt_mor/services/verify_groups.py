@@ -45,9 +45,6 @@ from crdt_mor.write.adopted_keys import key_columns
 GROUPS_AT_ONCE: Final = 8
 """File groups merged at once in a bucket."""
 
-_MEMORY_PER_BYTE: Final = 4
-"""Approximate memory of a file's rows."""
-
 Committed = tuple[DataFile, Completion]
 
 
@@ -168,9 +165,9 @@ class GroupChecks:
             except _MovedOnError:
                 return self._again(group)
 
-        found = ahead(session, checked, files, weight=lambda item: _MEMORY_PER_BYTE * item[0].size)
+        found = ahead(session, checked, files, size=lambda item: item[0].size)
         with_files = ((group, list(islice(found, len(view.files[group])))) for group in groups)
-        return ahead(session, read, with_files, GROUPS_AT_ONCE, lambda item: _MEMORY_PER_BYTE * _size(view, item[0]))
+        return ahead(session, read, with_files, GROUPS_AT_ONCE, lambda item: _size(view, item[0]))
 
     def _again(self, group: FileGroup) -> CheckedGroup:
         while True:

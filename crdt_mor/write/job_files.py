@@ -18,7 +18,7 @@ from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events import job
 from crdt_mor.format.log import read_log
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import groups_in_threads
 from crdt_mor.log import stopping
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.kernel import touched
@@ -55,11 +55,12 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
             return _copy(write, parts[0][1])
         return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
 
-    def held(group: Group) -> int:
+    def size(group: Group) -> int:
         return sum(staged.file.size for _, staged in groups[group]) if len(groups[group]) > 1 else 0
 
     # in threads on a disk too: its journal makes the files of several threads durable together
-    files = list(in_threads(place, sorted(groups), FILES_AT_ONCE, held))
+    limit = write.session.memory_limit
+    files = list(groups_in_threads(place, sorted(groups), size, limit, FILES_AT_ONCE))
     if drivers > 1:
         write.session.run(job.remove_files_of_earlier_drivers(write.begun.requested, drivers))
     return files

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.ground.threads import in_threads
+from crdt_mor.ground.threads import groups_in_threads
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.overwrite import EVERYTHING, OVERWRITE, OVERWRITE_TABLE
@@ -67,7 +67,11 @@ def gather_parts(write: OpenWrite, replacing: Replacing, receipts: Sequence[Rece
         (_, base, _), *others = parts = groups[group]
         return _merge(staging, parts) if others or not write.file_ids.has(base.group) else _take(write, base)
 
-    bases = tuple(in_threads(gather, sorted(groups)))
+    def size(group: Group) -> int:
+        parts = groups[group]
+        return sum(base.size for _, base, _ in parts) if len(parts) > 1 else 0
+
+    bases = tuple(groups_in_threads(gather, sorted(groups), size, write.session.memory_limit))
     scope = replacing.scope
     if scope is None:
         scope = scope_of_rows(write.session.config.key, {partition for partition, _ in groups})
