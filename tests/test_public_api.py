@@ -39,7 +39,7 @@ MODULES = {
     "TableMovedWarning TableNotFoundError TableReplacedError TokenOrderError UnknownPayloadError "
     "UnsupportedFeatureError UnsupportedVersionError UpkeepWarning WriterExpiredError",
     "observing": "AdoptionEvent CommitEvent Event Observation PartEvent PlanEvent RaceLostEvent RollbackEvent "
-    "SweepEvent UpkeepEvent WaitEvent",
+    "StreamEvent SweepEvent UpkeepEvent WaitEvent",
     "parts": "CompactionPlan DataFile FileGroup Jobs MergePart MergeSpread PartDone Plans Receipt UpdatePart WriteJob",
     "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Erased Explanation Files Finding "
     "GivenUp LoadProgress Maintained Migrated MigrationProgress MigrationStatus Mirrored OnProgress Registered "

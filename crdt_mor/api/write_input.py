@@ -13,6 +13,8 @@ import pyarrow as pa
 from crdt_mor.api.data import Data, open_data
 from crdt_mor.columns.arrow_input import bytes_of, in_tables
 from crdt_mor.events.session import Session
+from crdt_mor.ground.observing import Tell
+from crdt_mor.ground.observing_events import StreamEvent
 from crdt_mor.ground.spill import SpillFile
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.write.named import text_types
@@ -40,7 +42,7 @@ def reading_rows(
                 return statement(table)
             slots = partial(Slots, files.enter_context(SpillFile()), most, by_key=by_key)
             tables = (some for some, _ in in_tables(rest, _TABLE_ROWS, max(1, most // 2)))
-            return spill(_newest(session), tables, statement, slots)
+            return spill(_newest(session), _told(tables, session.publisher.tell), statement, slots)
 
         yield read
 
@@ -64,6 +66,15 @@ def _let_go(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     batches.reverse()
     while batches:
         yield batches.pop()
+
+
+def _told(tables: Iterator[pa.Table], tell: Tell) -> Iterator[pa.Table]:
+    """Report the rows of each table once it is in the temporary file."""
+    for table in tables:
+        count = table.num_rows
+        yield table
+        del table  # free memory before the next rows are read
+        tell(StreamEvent(state="read", rows=count))
 
 
 def _newest(session: Session) -> Statements:

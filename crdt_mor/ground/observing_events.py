@@ -78,6 +78,26 @@ class CommitEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent(Event):
+    """A write of more rows than fit in memory made progress. A `CommitEvent` follows its last part.
+
+    Attributes:
+        state: `read`, rows of the input are in the temporary file; `staged`, a part is in files of the table.
+        rows: of this event. Rows of the same key become one row between the states.
+        parts: number of parts of the write; 0 while the input is read.
+    """
+
+    state: Literal["read", "staged"]
+    rows: int
+    parts: int = 0
+
+    room: ClassVar[str] = "write"
+    _name: ClassVar[str] = "stream_{0.state}"
+    _message: ClassVar[str] = "stream {0.state}"
+    _level: ClassVar[int] = logging.DEBUG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RaceLostEvent(Event):
     """Another process published the next version first, or the store did not tell. The write tries again.
 

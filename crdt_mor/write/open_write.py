@@ -28,6 +28,7 @@ from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.events.update_beside_hudi import is_beside_hudi, wait_beside_hudi
+from crdt_mor.ground.observing_events import StreamEvent
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.outcome import ValueOf, find_completion, find_overwrite, may_be_dropped
@@ -188,12 +189,18 @@ class OpenWrite:
             staged = staging.stage(statements, held.put if is_split else self.put)
             first += sum(file.rows for file in staged)
             files += () if is_split else staged
+            self.tell_of_part(sum(file.rows for file in staged))
             del statements  # frees memory for the next part
         return [*files, *in_threads(lambda file: self.put(*file), held.files(), self._files_at_once)]
 
     @property
     def _files_at_once(self) -> int | None:
         return FILES_AT_ONCE if self.session.is_far else None
+
+    def tell_of_part(self, rows: int) -> None:
+        """Report a staged part of a write of many rows."""
+        if (spilled := self.statements.spilled) is not None:
+            self.session.publisher.tell(StreamEvent(state="staged", rows=rows, parts=len(spilled.parts)))
 
     def _staging(self, file_ids: FileIds, first: int = 0) -> Staging:
         session, merging, requested = self.session, self.statements.merging, self.begun.requested

@@ -110,7 +110,9 @@ def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.
         staging = BaseStaging(write)
         bases = list[StagedBase]()
         for statements, _ in write.statements.in_parts():
-            bases += staging.bases(statements, sum(base.rows for base in bases))
+            staged = staging.bases(statements, sum(base.rows for base in bases))
+            bases += staged
+            write.tell_of_part(sum(base.rows for base in staged))
             del statements  # frees memory for the next part
         return StagedOverwrite(statement.operation, statement.scope, tuple(bases), staging.empty())
 

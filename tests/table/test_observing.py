@@ -305,6 +305,7 @@ def test_commit_tells_the_way_of_its_write_and_the_reason(simulated: Simulated) 
 
 ROWS_OF_EVENTS: dict[str, type[mor.observing.Event]] = {
     "commit": mor.observing.CommitEvent,
+    "stream_read": mor.observing.StreamEvent,
     "race_lost": mor.observing.RaceLostEvent,
     "rollback": mor.observing.RollbackEvent,
     "plan_scheduled": mor.observing.PlanEvent,

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import crdt_mor as mor
 from crdt_mor import Opening, PartialUpdate, Table
 from crdt_mor.errors import CrdtMorError, InvalidInputError, SchemaMismatchError, StorageUnavailableError
 from crdt_mor.ground.spill import SpillFile
@@ -143,6 +144,42 @@ def test_all_sources_are_read_in_parts(spills: list[SpillFile], tmp_path: Path) 
         assert table.upsert(data).rows == 300
         assert table.to_polars().sort("id").equals(frame)
     assert len(spills) == 8
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def told_by(write: Callable[[], object]) -> list[mor.observing.Event]:
+    told: list[mor.observing.Event] = []
+    kinds = mor.observing.StreamEvent | mor.observing.CommitEvent
+    with mor.observe(lambda event: told.append(event) if isinstance(event, kinds) else None):
+        write()
+    return told
+
+
+@pytest.mark.parametrize("verb", ["append", "upsert", "overwrite"])
+def test_a_spilled_write_reports_its_rows_twice_and_then_its_commit(verb: str) -> None:
+    rows = pa.table({"id": range(300), "day": ["a"] * 300, "n": range(300), "text": ["x"] * 300}, schema=SCHEMA)
+    table = table_of(20_000)
+    *told, commit = told_by(lambda: getattr(table, verb)(stream(rows)))
+    assert isinstance(commit, mor.observing.CommitEvent)
+    read, staged = ([event for event in told if event.name == name] for name in ("stream_read", "stream_staged"))
+    assert told == [*read, *staged]
+    assert {len(read) > 1, len(staged) > 1} == {True}
+    assert {event.facts()["parts"] for event in staged} == {len(staged)}
+    assert [sum(int(str(event.facts()["rows"])) for event in some) for some in (read, staged)] == [300, 300]
+
+
+def test_refused_rows_are_not_reported_as_read() -> None:
+    def refused() -> None:
+        with pytest.raises(SchemaMismatchError):
+            table_of(200).upsert(stream(inexact(), 10))
+
+    assert sum(int(str(event.facts()["rows"])) for event in told_by(refused)) == 40
+
+
+def test_a_write_in_memory_reports_only_its_commit() -> None:
+    assert [event.name for event in told_by(lambda: table_of(None).upsert(stream(repeated())))] == ["commit"]
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------
