@@ -62,6 +62,7 @@ class NewTable:
     config: TableConfig
     properties: bytes
     expiry_ms: int
+    memory_limit: int
 
     @property
     def table_id(self) -> str:
@@ -101,6 +102,7 @@ def load(
         hidden = loads.load_store(store, table.table_id)
         hidden.put(PROPERTIES, table.properties)
         session = Session(hidden, table.environment, table.config, table.expiry_ms, table.uri)
+        session.memory_limit = table.memory_limit
         session.start()
         Load(OpenWrite.begin(session, None, info), loads.load_token(table.table_id), heard).commit(batches)
         appearing = True

@@ -292,7 +292,8 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         rules = rules_to_make(not_null, check, default, config, columns, odd)
         names = property_of(odd)
         properties, config = new_properties(given.environment, str(uri), config, columns, layout, rules, names)
-        new = load.NewTable(str(uri), objects, given.environment, config, properties, given.expiry_ms)
+        limits = given.expiry_ms, given.memory_limit
+        new = load.NewTable(str(uri), objects, given.environment, config, properties, *limits)
         load.load(new, map(Renames(odd).batch, rows.read()), rows.rows, info, on_progress)
         with deciding(is_made=True):
             return cls(uri, storage_options=storage_options, opening=opening)

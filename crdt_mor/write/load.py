@@ -23,7 +23,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rollback
 from crdt_mor.events.write import WriteOutcome
 from crdt_mor.format.base_file import ROW_GROUP_ROWS
-from crdt_mor.ground.threads import REQUESTS, THREADS, in_threads
+from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
 from crdt_mor.laws.merging import Merging
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
@@ -46,9 +46,6 @@ RUN_BYTES = 128 << 20
 
 GROUP_BYTES = 4 << 20
 """Most bytes of the rows of a file group that is put beside others."""
-
-_MEMORY_PER_BYTE = 8
-"""Approximate memory of a file group's rows, with their file."""
 
 Heard = Callable[[Literal["read", "written"], int], None]
 """Progress callback: "read" or "written", and the rows so far."""
@@ -79,8 +76,10 @@ class Load:
     def _files(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         runs = self._runs(batches)
         rows = _without_repeats(self.sorting.merged(runs), self._partitioned)
-        at_once = REQUESTS if self.write.session.is_far else THREADS
-        return list(in_threads(lambda one: one[0](), self._puts(rows), at_once, lambda one: _MEMORY_PER_BYTE * one[1]))
+        session = self.write.session
+        at_once = REQUESTS if session.is_far else THREADS
+        puts = self._puts(rows)
+        return list(groups_in_threads(lambda one: one[0](), puts, itemgetter(1), session.memory_limit, at_once))
 
     def _puts(self, rows: Iterable[pl.DataFrame]) -> Iterator[tuple[Callable[[], DataFile], int]]:
         """Yield the put of each file group, and the bytes of its rows.
