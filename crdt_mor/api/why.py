@@ -64,7 +64,7 @@ class _HistoryTable:
         return merging_of(self.snapshot.session.config, self.snapshot.value.schema)
 
     def _facts(self, line: Line, *, local: bool) -> dict[str, object]:
-        commit, shown = line.commit, self.snapshot.names.shown
+        commit, shown, given = line.commit, self.snapshot.names.shown, {*line.given}
         changed = [name for name in self.columns if _differs(line, name)]
         completed = None if commit is None else commit.completed
         writers = [] if commit is None else [one.author for one in commit.writers]
@@ -78,7 +78,7 @@ class _HistoryTable:
             # The files of a group do not record which of its writers set the value.
             **columns_of(writers[0] if len(writers) == 1 else None),
             "writers": [author.application for author in writers] if len(writers) > 1 else None,
-            "columns": [shown(name) for name in self.columns if name in line.given] if line.written.height else None,
+            "columns": [shown(name) for name in self.columns if name in given] if line.written.height else None,
             "effect": _effect(line, changed),
             "changed": [shown(name) for name in changed],
             "because": because(line, self.merging.rule, self.columns, shown_of=self.snapshot.names.shown),

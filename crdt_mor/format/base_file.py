@@ -280,17 +280,20 @@ def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: 
     """Return the number, date and time columns besides `repeating` that do not shrink, by a sample."""
     run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
     kept = {*repeating}
-    columns = (run[name] for name, kind in rows.schema.items() if name not in kept and _has_numbers(kind))
-    return tuple(values.name for values in columns if not _gets_smaller(values, codec))
+    names = [name for name, kind in rows.schema.items() if name not in kept and _has_numbers(kind)]
+    numbers = run.select(pl.col(names).to_physical()).to_arrow()
+    compressor = pa.Codec("zstd", compression_level=_ZSTD_LEVEL) if codec == ZSTD else pa.Codec("lz4_raw")
+    return tuple(
+        name for name, values in zip(names, numbers.columns, strict=True) if not _gets_smaller(values, compressor)
+    )
 
 
 def _has_numbers(kind: pl.DataType) -> bool:
     return kind.is_temporal() or kind.is_float() or kind.is_integer()
 
 
-def _gets_smaller(values: pl.Series, codec: str) -> bool:
-    data = values.drop_nulls().to_physical().to_numpy().tobytes()
-    compressor = pa.Codec("zstd", compression_level=_ZSTD_LEVEL) if codec == ZSTD else pa.Codec("lz4_raw")
+def _gets_smaller(values: pa.ChunkedArray, compressor: pa.Codec) -> bool:
+    data = values.drop_null().to_numpy().tobytes()
     return len(compressor.compress(data)) <= _RATIO_MAX * len(data)
 
 

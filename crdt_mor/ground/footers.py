@@ -11,12 +11,13 @@ Source: Parquet's `parquet.thrift`; `ColumnChunkMetaData`, `RowGroupMetaData`, `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from crdt_mor.errors import FormatError
-from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, decode
+from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Parts, Struct, decode, decode_items
 
 TAIL_BYTES: Final = 8
 """A footer's length and the magic number."""
@@ -49,7 +50,10 @@ _META_DATA: Final = {
     13: [{}],
     _SIZES: {_TEXT_BYTES: I64, _REPETITIONS: [I64], _DEFINITIONS: [I64]},
 }
-_FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: [{_META: _META_DATA}], 4: [{}]}], 5: [{}], 7: [{}]}
+_FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: LIST, 4: [{}]}], 5: [{}], 7: [{}]}
+_CHUNK: Final = {_META: _META_DATA}
+_BESIDE_CHUNKS: Final[Parts] = {_SCHEMA: {}, _GROUPS: {4: {}}, 5: {}, 7: {}}
+"""The decoded parts of a footer. Its chunks are decoded one by one, so that only one is in memory."""
 
 
 class _Column(NamedTuple):
@@ -65,11 +69,12 @@ class _Column(NamedTuple):
 def fits(footer: bytes) -> bool:
     """Return True if each row group has an unencrypted chunk for each column that pyarrow can read."""
     try:
-        file = decode(footer)
+        file = decode(footer, _BESIDE_CHUNKS)
         if not _has_shape(_FOOTER, STRUCT, file):
             return False
         columns = _columns(file[_SCHEMA].value.values)
-        return all(_match_columns(columns, group[_COLUMNS].value.values) for group in file[_GROUPS].value.values)
+        groups = file[_GROUPS].value.values
+        return all(_match_columns(columns, decode_items(group[_COLUMNS].value)) for group in groups)
     except (FormatError, LookupError):
         return False
 
@@ -111,10 +116,13 @@ def _number(element: Struct, field: int) -> int:
     return number
 
 
-def _match_columns(columns: list[_Column], chunks: list[Struct]) -> bool:
-    return len(chunks) == len(columns) and all(
-        _CRYPTO not in chunk and _is_chunk(column, chunk[_META].value)
-        for column, chunk in zip(columns, chunks, strict=True)
+def _match_columns(columns: Iterable[_Column], chunks: Iterable[Struct]) -> bool:
+    return all(
+        None not in (column, chunk)
+        and _has_shape(_CHUNK, STRUCT, chunk)
+        and _CRYPTO not in chunk
+        and _is_chunk(column, chunk[_META].value)
+        for column, chunk in zip_longest(columns, chunks)
     )
 
 

@@ -12,7 +12,7 @@ Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Never
 
@@ -35,7 +35,7 @@ _LONG: Final = 15
 
 @dataclass(slots=True)
 class Value:
-    """A value and its kind: bool, int, bytes, `Items` or `Struct`."""
+    """A value and its kind: bool, int, bytes, `Items` or `Struct`; a struct or list may stay encoded, as bytes."""
 
     kind: int
     value: Any
@@ -50,14 +50,16 @@ class Items:
 Struct = dict[int, Value]
 """Values by field number, upwards."""
 
+Parts = Mapping[int, Any]
+"""The structs and lists to decode inside a struct, or inside each struct of a list, by field number. Others stay
+encoded: a footer of thousands of columns contains hundreds of thousands of values, most of which are only copied.
+"""
 
-def decode(data: bytes) -> Struct:
-    """Decode a struct; raise `FormatError` if `data` is not exactly one."""
+
+def decode(data: bytes, parts: Parts | None = None) -> Struct:
+    """Decode a struct, by default with all its parts; raise `FormatError` if `data` is not exactly one."""
     reader = _Reader(data)
-    try:
-        struct = reader.struct()
-    except (IndexError, ValueError, RecursionError) as error:
-        raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
+    struct = _struct(reader, parts)
     if reader.position != len(data):
         raise FormatError(f"bytes after the end of a Thrift struct. byte={reader.position} length={len(data)}")
     return struct
@@ -66,8 +68,22 @@ def decode(data: bytes) -> Struct:
 def decode_front(data: bytes) -> tuple[Struct, int]:
     """Decode the struct at the front of `data` and count its bytes; raise `FormatError` for other data."""
     reader = _Reader(data)
+    return _struct(reader), reader.position
+
+
+def decode_items(data: bytes) -> Iterator[Struct]:
+    """Decode the structs of a list that stayed encoded, one by one; raise `FormatError` for other items."""
+    reader = _Reader(data)
+    kind, length = reader.items_header()
+    if kind != STRUCT:
+        raise FormatError(f"not a list of Thrift structs. kind={kind}")
+    for _ in range(length):
+        yield _struct(reader)
+
+
+def _struct(reader: _Reader, parts: Parts | None = None) -> Struct:
     try:
-        return reader.struct(), reader.position
+        return reader.struct(parts)
     except (IndexError, ValueError, RecursionError) as error:
         raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
 
@@ -84,7 +100,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0
 
-    def struct(self) -> Struct:
+    def struct(self, parts: Parts | None = None) -> Struct:
         fields: Struct = {}
         field = 0
         while header := self.data[self.position]:
@@ -93,7 +109,14 @@ class _Reader:
             if field in fields or not 0 <= field <= _FIELD_MAX:
                 raise ValueError(f"a repeated or invalid field number. field={field}")
             kind = header & 15
-            fields[field] = Value(kind, kind == TRUE if kind in _BOOLS else _READ.get(kind, _Reader.unknown)(self))
+            if kind in _BOOLS:
+                fields[field] = Value(kind, kind == TRUE)
+            elif parts is None or kind not in _NESTED:
+                fields[field] = Value(kind, _READ.get(kind, _Reader.unknown)(self))
+            elif field in parts:
+                fields[field] = Value(kind, _NESTED[kind](self, parts[field]))
+            else:
+                fields[field] = Value(kind, self.encoded(kind))
         self.position += 1
         return fields
 
@@ -108,11 +131,41 @@ class _Reader:
             raise ValueError("text is cut short")
         return self.data[start : self.position]
 
-    def items(self) -> Items:
+    def items(self, parts: Parts | None = None) -> Items:
+        kind, length = self.items_header()
+        if kind == STRUCT:
+            return Items(kind, [self.struct(parts) for _ in range(length)])
+        read = _READ.get(kind, _Reader.unknown)
+        return Items(kind, [read(self) for _ in range(length)])
+
+    def items_header(self) -> tuple[int, int]:
+        """Return the kind of a list's items and their number."""
         header = self.byte()
-        length = header >> 4 if header >> 4 != _LONG else self._varint()
-        read = _READ.get(header & 15, _Reader.unknown)
-        return Items(header & 15, [read(self) for _ in range(length)])
+        return header & 15, header >> 4 if header >> 4 != _LONG else self._varint()
+
+    def encoded(self, kind: int) -> bytes:
+        start = self.position
+        self.skip(kind)
+        if self.position > len(self.data):
+            raise ValueError("a value is cut short")
+        return self.data[start : self.position]
+
+    def skip(self, kind: int) -> None:
+        if kind == STRUCT:
+            while header := self.byte():
+                if not header >> 4:
+                    self.number()
+                if header & 15 not in _BOOLS:
+                    self.skip(header & 15)
+        elif kind == LIST:
+            kind, length = self.items_header()
+            for _ in range(length):
+                self.skip(kind)
+        elif kind == BINARY:
+            length = self._varint()
+            self.position += length
+        else:
+            _READ.get(kind, _Reader.unknown)(self)
 
     def is_true(self) -> bool:
         return self.byte() == TRUE
@@ -139,13 +192,13 @@ class _Reader:
         return number | byte << shift
 
 
+_NESTED: Final[dict[int, Callable[..., Any]]] = {LIST: _Reader.items, STRUCT: _Reader.struct}
 _READ: Final[dict[int, Callable[[_Reader], Any]]] = {
     **dict.fromkeys(_BOOLS, _Reader.is_true),
     BYTE: _Reader.byte,
     **dict.fromkeys(_NUMBERS, _Reader.number),
     BINARY: _Reader.binary,
-    LIST: _Reader.items,
-    STRUCT: _Reader.struct,
+    **_NESTED,
 }
 
 
@@ -169,6 +222,8 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
         _put_number(out, value)
     elif kind == BINARY:
         _put_varint(out, len(value))
+        out += value
+    elif isinstance(value, bytes):
         out += value
     elif kind == STRUCT:
         _put_struct(out, value)

@@ -24,9 +24,11 @@ from crdt_mor.ground.thrift import (
     STRUCT,
     TRUE,
     Items,
+    Parts,
     Struct,
     Value,
     decode,
+    decode_items,
     encode,
 )
 from tests.format.helpers import ROWS, STORED
@@ -110,6 +112,25 @@ values: st.SearchStrategy[Value] = st.one_of(
 @given(structs)
 def test_a_thrift_struct_comes_back(struct: Struct) -> None:
     assert decode(encode(struct)) == struct
+
+
+@pytest.mark.slow
+@given(structs, st.recursive(st.just({}), lambda parts: st.dictionaries(st.integers(0, 40), parts, max_size=8)))
+def test_parts_of_a_struct_that_stay_encoded_come_back(struct: Struct, parts: Parts) -> None:
+    assert encode(decode(encode(struct), parts)) == encode(struct)
+
+
+def test_only_parts_are_decoded_and_an_encoded_list_one_struct_at_a_time() -> None:
+    column: Struct = {1: Value(STRUCT, {2: Value(I32, 3)}), 4: Value(BINARY, b"name")}
+    items = Value(LIST, Items(STRUCT, [column, {}]))
+    struct: Struct = {1: items, 2: items, 3: Value(I64, 5)}
+    found = decode(encode(struct), {2: {}})
+    assert found[1].value == encode({1: items})[1:-1]
+    assert found[2].value.values == [column | {1: Value(STRUCT, b"\x25\6\0")}, {}]
+    assert found[3] == Value(I64, 5)
+    assert list(decode_items(found[1].value)) == [column, {}]
+    with pytest.raises(FormatError, match="not a list of Thrift structs"):
+        list(decode_items(b"\x15\6"))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import Final
 
 from crdt_mor.format.row_groups.choosing import MAGIC
 from crdt_mor.ground.footers import TAIL_BYTES
-from crdt_mor.ground.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, decode, encode
+from crdt_mor.ground.thrift import BINARY, LIST, STRUCT, Items, Parts, Struct, Value, decode, encode
 
 # Numbers of fields, by the struct they are in.
 _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_METADATA = 3, 4, 5
@@ -28,6 +28,7 @@ _META_PAGES: Final = (9, 10, 11)
 _META_FILTER = 14, 15
 """The offset and the length of the Bloom filter."""
 _INDEX_PAGES, _PAGE_OFFSET = 1, 1
+_WITH_OFFSETS: Final[Parts] = {_FILE_ROW_GROUPS: {_GROUP_COLUMNS: {_COLUMN_META: {}}}}
 
 
 def join_row_groups(
@@ -46,7 +47,7 @@ def join_row_groups(
     yield MAGIC
     for file in files:
         pages_end = footer_start = len(file) - TAIL_BYTES - int.from_bytes(file[-TAIL_BYTES:-4], "little")
-        footer = decode(bytes(file[footer_start:-TAIL_BYTES]))
+        footer = decode(bytes(file[footer_start:-TAIL_BYTES]), _WITH_OFFSETS)
         distance = position - len(MAGIC)
         for group in footer[_FILE_ROW_GROUPS].value.values:
             _move(group, _GROUP_OFFSET, distance)
