@@ -95,6 +95,7 @@ def operations(path: Path, rounds: int) -> dict[str, float]:
         "scan": lambda: table.scan(filter="p = 1").to_polars(),
         "lookup": lambda: table.scan(filter="p = 1 and id = 1").to_polars(),
         "changes": lambda: table.changes(since=since, until=until).to_polars(),
+        "verify": lambda: table.verify(partitions=[1]),
         "update": lambda: table.update({"v": "v + 1"}, where="p = 1"),
     }
     for work in works.values():
