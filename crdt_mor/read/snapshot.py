@@ -292,25 +292,29 @@ class Snapshot:
 
     @property
     def unopened(self) -> int:
-        return len(self._heights())
+        return sum(height is not None for _, height in self._heights())
 
     def count(self) -> int:
         """Count rows: from commits, earlier merges, or keys."""
-        known = self._heights()
-        for slice_ in known:
-            self._require_kept(slice_)
-        others = Slices(slice_ for slice_ in self.slices if slice_ not in known)
-        return sum(known.values()) + sum(frame.height for frame in replace(self, slices=others).frames([], None))
+        rows, others = 0, list[FileSlice]()
+        for slice_, height in self._heights():
+            if height is None:
+                others.append(slice_)
+            else:
+                self._require_kept(slice_)
+                rows += height
+        return rows + sum(frame.height for frame in replace(self, slices=Slices(others)).frames([], None))
 
-    def _heights(self) -> dict[FileSlice, int]:
+    def _heights(self) -> Iterator[tuple[FileSlice, int | None]]:
+        """Yield each slice with its row count, or None if only its files tell."""
         resolved = self.resolved
-        found = dict[FileSlice, int]()
-        known = in_threads(resolved.of, self.slices, REQUESTS) if self.session.is_far else map(resolved.of, self.slices)
-        for slice_, resolution in zip(self.slices, known, strict=True):
-            height = _stored_rows(slice_) if resolution is None else resolution.height
-            if height is not None:
-                found[slice_] = height
-        return found
+
+        def with_height(slice_: FileSlice) -> tuple[FileSlice, int | None]:
+            resolution = resolved.of(slice_)
+            return slice_, _stored_rows(slice_) if resolution is None else resolution.height
+
+        is_far = self.session.is_far
+        yield from in_threads(with_height, self.slices, REQUESTS) if is_far else map(with_height, self.slices)
 
 
 def _stored_rows(slice_: FileSlice) -> int | None:
