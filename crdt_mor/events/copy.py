@@ -77,12 +77,12 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
                 )
             if tries:
                 yield Pause(tries)
-            created = False
+            created: bool | None = False
             if tail is None or tail.version + 1 == value.version:
                 created = yield Put(version_path(value.version), data, decides=True)
             else:
                 yield from _bridge(tail, value)
-            decision.is_made = True
+            decision.is_made |= created is not False  # bridges show nothing new
             if created and (yield from is_newest(value)):
                 return value
 

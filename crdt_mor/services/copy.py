@@ -192,11 +192,11 @@ def _newest(session: Session, properties: bytes | None) -> Moment:
 def _look(session: Session) -> tuple[Timeline, bytes | None, dict[str, Stat]]:
     """Return the newest version, its object, and the table's objects, listed after the version was put."""
     store, known = session.store, session.known_tail()
-    looks: list[Callable[[], Any]] = [session.tail, *walks(store), partial(store.read, version_path(known.version))]
-    tail, found, hoodie, data = side_by_side(store, looks)
+    looks: list[Callable[[], Any]] = [session.tail, partial(store.read, version_path(known.version)), *walks(store)]
+    tail, data, found, hoodie = side_by_side(store, looks)
     if tail.version != known.version:
-        looks = [*walks(store), partial(store.read, version_path(tail.version))]
-        found, hoodie, data = side_by_side(store, looks)
+        looks = [partial(store.read, version_path(tail.version)), *walks(store)]
+        data, found, hoodie = side_by_side(store, looks)
     return tail, data, by_path(found, hoodie)
 
 
