@@ -43,7 +43,6 @@ def load_token(table_id: str) -> str:
 
 
 def load_store(store: Store, table_id: str) -> LoadStore:
-    """Return the store as a load sees it, in a bucket again a bucket."""
     return LoadBucket(store, table_id) if is_bucket(store) else LoadStore(store, table_id)
 
 
@@ -116,8 +115,6 @@ class LoadStore:
 
 
 class LoadBucket(LoadStore):
-    """A bucket as a load sees it."""
-
     _store: Bucket
 
     def __init__(self, store: Bucket, table_id: str) -> None:

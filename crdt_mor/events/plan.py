@@ -19,12 +19,13 @@ from crdt_mor.ground.observing_events import PlanEvent
 from crdt_mor.hudi.actions import P, PlannedAction, planned_action
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.log.deciding import deciding
+from crdt_mor.log.foreseen import Replies
 from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up_in, may_be_dropped
 from crdt_mor.log.paths import plan_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Publisher, Shortcuts
-from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
+from crdt_mor.log.steps import Delete, Nonce, Put, Read, Steps, put_surely
 from crdt_mor.log.stopping import require_present
-from crdt_mor.log.tail import Tail, delete_if_table_is_gone, find_tail
+from crdt_mor.log.tail import Tail, delete_if_table_is_gone, find_tail, look_once
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
@@ -38,11 +39,12 @@ def schedule(
     action: PlannedAction[P],
     plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
     shortcuts: Shortcuts = NO_SHORTCUTS,
+    replies: Replies | None = None,
 ) -> Steps[tuple[Timeline, P | None]]:
     """Schedule the plan that follows from the tail; None if there is nothing to do.
 
     plan_from: a pure function of the event's value and of the file groups in open plans. The plan must contain none of
-    these.
+    these. replies: gets the plan's object, for the projection.
     """
     nonce = yield Nonce()
     written: dict[str, bytes] = {}
@@ -63,6 +65,8 @@ def schedule(
         path = named = plan_path(plan.barrier, nonce)
         written[path] = plan.encode()
         yield from put_surely(Put(path, written[path]))
+        if replies is not None:
+            replies[Read(path)] = written[path]
         return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
 
     try:
@@ -118,7 +122,7 @@ def keep_outputs(known_tail: Timeline, barrier: InstantTime, outputs: Iterable[s
 
     An executor calls this after its puts: a cancel deletes only outputs put before its listing.
     """
-    tail = yield from find_tail(known_tail)
+    tail = yield from look_once(known_tail)
     if not (yield from is_given_up_in(barrier, tail)):
         return tail
     if may_be_dropped(barrier, (yield from find_tail(tail))):
@@ -169,7 +173,10 @@ def complete(
             )
         )  # fmt: skip
     with deciding(is_made=True):
-        return value, (yield from find_completion(barrier, value))
+        completion = yield from find_completion(barrier, value)
+        if completion is None:
+            yield from keep_outputs(value, barrier, [file.path for file in files])
+        return value, completion
 
 
 def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | None:

@@ -71,13 +71,18 @@ def upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> S
     return tail
 
 
-def upkeep_and_adoption(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[Timeline]:
-    tail = yield from upkeep(publisher, known_tail, expiry_ms)
+def upkeep_and_adoption(
+    publisher: TablePublisher, known_tail: Timeline, expiry_ms: int, *, looked: bool = False
+) -> Steps[Timeline]:
+    """Do upkeep, and adopt Hudi's commits. looked: as in `Shortcuts`."""
+    tail, _ = yield from timed_upkeep(publisher, known_tail, expiry_ms, looked=looked)
     return (yield from adopt(publisher, tail, Shortcuts(looked=True)))
 
 
-def timed_upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
-    tail: Timeline = yield from find_tail(known_tail)
+def timed_upkeep(
+    publisher: TablePublisher, known_tail: Timeline, expiry_ms: int, *, looked: bool = False
+) -> Steps[tuple[Timeline, int]]:
+    tail: Timeline = known_tail if looked else (yield from find_tail(known_tail))
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
         if (yield from is_expired(pending, now_ms, expiry_ms)):

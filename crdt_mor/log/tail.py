@@ -121,6 +121,18 @@ def look_ahead(known_tail: Timeline, beside: Sequence[Single], *, again: bool) -
     return (newest if again or count < ahead else (yield from find_tail(newest))), reply
 
 
+def look_once(known_tail: Timeline) -> Steps[Tail]:
+    """Return the newest value, in one round trip if `known_tail` is the newest.
+
+    After over `KEPT_VERSIONS` versions at once the result is old, and rule 3 refuses a put after it.
+    """
+    version = known_tail.version
+    following, data = yield Together((GetStat(version_path(version + 1)), Read(version_path(version))))
+    if following is None and data is not None and known_tail.is_in(data):
+        return Tail(known_tail)
+    return (yield from find_tail(known_tail))
+
+
 def next_if_newest(known_tail: Timeline, data: bytes) -> Steps[Timeline | None]:
     """Return the version after `known_tail` if it is genuine and the newest. `known_tail` is read again afterwards."""
     following = _decode_version(data, version_path(known_tail.version + 1))

@@ -58,7 +58,8 @@ def compaction(
         reorder: Include file groups not sorted in the table's order.
     """
     orders: dict[str, str] | None = {} if reorder else None
-    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute, _size)
+    plan = partial(_plan, log_files_min, choose, logs_only, orders)
+    return Service(COMPACT, _require, plan, _execute, _size, _inputs)
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
@@ -69,7 +70,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
         slices = [s for s in session.views.slices(value).with_logs() if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
 
-    return Service(COMPACT, _require, plan, _execute, _size)
+    return Service(COMPACT, _require, plan, _execute, _size, _inputs)
 
 
 def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
@@ -78,7 +79,7 @@ def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
         slices = session.views.slices(value)
         return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
 
-    return Service(COMPACT, _require, plan, _execute, _size)
+    return Service(COMPACT, _require, plan, _execute, _size, _inputs)
 
 
 def _require(session: Session) -> None:
@@ -128,6 +129,11 @@ def _in_another_order(
 
 def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
     return None if session.config.merge.hudi_commit_time and value.pending else plan
+
+
+def _inputs(plan: CompactionPlan) -> Iterator[DataFile]:
+    for group in plan.groups:
+        yield from group.logs if group.base is None else (group.base, *group.logs)
 
 
 def _size(plan: CompactionPlan) -> int:

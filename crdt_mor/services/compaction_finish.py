@@ -46,7 +46,7 @@ def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts |
     while left is not None:
         executed = _executed(session, left, execute_parts)
         if not executed.failed:
-            completion = service.complete(session, left, executed.files, looked=execute_parts is None)
+            completion = service.complete(session, left, executed.files, seen=executed.look)
             return Finished(left, completion, _standing(session, failed))
         failed += [(part.groups[0], error) for part, error in executed.failed]
         service.cancel(session, left.barrier)
@@ -61,13 +61,14 @@ def finish_all(
     session: Session, fresh: Callable[..., service.Service[CompactionPlan]], execute_parts: ExecuteParts | None
 ) -> list[Finished]:
     """Finish every open plan, oldest first, then a `fresh` plan without the failed file groups."""
-    finished = [finish(session, plan, execute_parts) for plan in service.open_plans(session, COMPACT)]
+    seen = service.look(session, fresh().require)
+    finished = [finish(session, plan, execute_parts) for plan in service.open_plans(session, COMPACT, seen.tail)]
     failed = {group for one in finished for group in one.failed}
 
     def others(_: Timeline, slices: Sequence[FileSlice], __: Collection[FileGroup]) -> set[FileGroup]:
         return {slice_.group for slice_ in slices if slice_.group not in failed}
 
-    plan = service.schedule(session, fresh(choose=others))
+    plan = service.schedule(session, fresh(choose=others), None if finished else seen)
     return finished if plan is None else [*finished, finish(session, plan, execute_parts)]
 
 
@@ -75,7 +76,7 @@ def _executed(
     session: Session, plan: CompactionPlan, execute_parts: ExecuteParts | None
 ) -> service.Executed[CompactionPlan]:
     if execute_parts is None:
-        return service.execute(session, compaction(), plan)
+        return service.execute(session, compaction(), plan, completes=True)
     session.require_table(plan.table_id)
     parts = replace(plan, payloads=session.payloads()).parts()
     return service.executed_parts(parts, execute_parts(parts))

@@ -120,7 +120,6 @@ def copy(session: Session, target: Store, address: str, *, update: bool, tell: T
 
 
 def _prepare(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
-    """Check the address and the store of a copy. there: the objects at the address."""
     if any(not path.startswith(f"{TEMP_FOLDER}/") for path in there):
         _require_free(session, target, address, there, update=update)
     if is_bucket(target) and not any(path.startswith(f"{COPIED}/") for path in there):
@@ -190,7 +189,7 @@ def _newest(session: Session, properties: bytes | None) -> Moment:
 
 
 def _look(session: Session) -> tuple[Timeline, bytes | None, dict[str, Stat]]:
-    """Return the newest version, its object, and the table's objects, listed after the version was put."""
+    """Return the newest version, its object, and the table's objects, listed afterwards."""
     store, known = session.store, session.known_tail()
     looks: list[Callable[[], Any]] = [session.tail, partial(store.read, version_path(known.version)), *walks(store)]
     tail, data, found, hoodie = side_by_side(store, looks)
@@ -273,7 +272,7 @@ class _Copying:
             there = listed(self._target)
 
     def _try(self, moment: Moment, there: Mapping[str, Stat]) -> Copied | None:
-        """Copy one version; None if another process copies a later one. there: the copy's objects, listed before."""
+        """Copy one version; None if another process copies a later one."""
         value = moment.value
         if there:
             self._run(events.require_movable(value))

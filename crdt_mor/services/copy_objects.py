@@ -44,16 +44,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Moment:
-    """The version to copy.
-
-    Attributes:
-        value: The version.
-        data: Its object.
-        properties: The table's properties, read just before the version was the newest.
-        completions: All completions of the version.
-        projector: Names the files of Hudi's timeline.
-        listing: The table's objects, listed after the version was put.
-    """
+    """The version to copy, its object, the properties read just before, and the objects listed after it was put."""
 
     value: Timeline
     data: bytes
@@ -88,7 +79,6 @@ def listed(store: Store) -> dict[str, Stat]:
 
 
 def walks(store: Store) -> list[Callable[[], list[Stat]]]:
-    """Return the requests that list a table's objects, for `by_path`."""
     return [partial(store.walk, folder) for folder in ("", ".hoodie")]
 
 

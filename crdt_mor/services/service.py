@@ -12,9 +12,11 @@ So any process can finish the plan of a dead one. A service adds a pure planner,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Generic
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
 
 from crdt_mor.errors import (
     CrdtMorError,
@@ -31,13 +33,23 @@ from crdt_mor.ground.observing_events import PartEvent, PlanEvent
 from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import P, PlannedAction
+from crdt_mor.log.foreseen import Replies, foreseen
 from crdt_mor.log.outcome import is_given_up_in
+from crdt_mor.log.paths import POSTS
+from crdt_mor.log.steps import GetStat, List, Read, Single, perform
 from crdt_mor.log.tail import table_replaced
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import needless_files
+from crdt_mor.store.protocol import Bucket, is_bucket, side_by_side
 from crdt_mor.write.log_files import staging
+from crdt_mor.write.open_write import LOOK_KEPT_MS
+
+R = TypeVar("R")
+
+READ_AHEAD_MAX: Final = 128
+"""Most inputs read while their plan is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +73,88 @@ class Service(Planner[P]):
     """A service that writes files.
 
     `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads. `size`
-    returns the bytes of a part's files.
+    returns the bytes of a part's files, `inputs` the files that an executor reads first.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
     size: Callable[[P], int]
+    inputs: Callable[[P], Iterable[DataFile]] = lambda _: ()
 
 
-def schedule(session: Session, service: Planner[P]) -> P | None:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The newest value a moment ago. replies: in advance, for the next protocol."""
+
+    tail: Timeline
+    replies: Replies = field(default_factory=dict)
+
+    def replies_after(self, tail: Timeline) -> Replies:
+        return self.replies if tail.version == self.tail.version else {}
+
+
+def look(session: Session, require: Callable[[Session], None]) -> Look:
+    if not session.is_far or not session.has_known_tail:
+        require(session)
+        return Look(session.tail())
+    known = session.known_tail()
+    tail, replies = _beside(session, session.tail, (), partial(require, session), session.store.now_ms)
+    return Look(tail, replies if tail.version == known.version else {})
+
+
+def _beside(
+    session: Session, call: Callable[[], R], reads: Sequence[Read], *checks: Callable[[], object]
+) -> tuple[R, Replies]:
+    """Return the result of a call, and the replies to reads and to listings for an event."""
+    hudi = List(session.publisher.projector.folder, numbered=True)
+    steps: tuple[Single, ...] = (hudi, List(POSTS), *reads)
+    asked = [partial(perform, step, session.store, session.environment) for step in steps]
+    calls: list[Callable[[], Any]] = [call, *asked, *checks]
+    result, *found = side_by_side(session.store, calls)
+    replies: Replies = dict(zip(steps, found, strict=False))
+    return result, {**replies, **{GetStat(stat.path): stat for stat in replies[hudi]}}
+
+
+def schedule(session: Session, service: Planner[P], seen: Look | None = None) -> P | None:
     """Plan and schedule in a single transition, after rolling back expired writers."""
     publisher = session.publisher
-    service.require(session)
+    seen = seen or look(session, service.require)
     session.start()
+    replies = seen.replies_after(session.known_tail())
     # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
-    tail = session.run(sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms))
+    upkeep = sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms, looked=True)
+    tail = session.run(foreseen(upkeep, replies))
     session.pace.projected(tail)
     shortcuts = session.pace.of_service(looked=True)
-    planning = plans.schedule(publisher, tail, service.action, partial(service.plan, session), shortcuts)
-    value, plan = session.run(planning)
+    is_planned = session.is_far and not tail.plans
+    planned = service.plan(session, tail, ()) if is_planned else None
+
+    def plan_from(value: Timeline, taken: Collection[FileGroup]) -> P | None:
+        return planned if is_planned and value is tail else service.plan(session, value, taken)
+
+    planning = plans.schedule(publisher, tail, service.action, plan_from, shortcuts, replies)
+    calls: list[Callable[[], Any]] = [partial(session.run, foreseen(planning, replies))]
+    if planned is not None and isinstance(service, Service):
+        calls += _reads_ahead(session, service.inputs(planned))
+    (value, plan), *_ = side_by_side(session.store, calls)
     session.pace.projected(value, shortcuts)
-    return plan
+    return plan  # type: ignore[no-any-return]
 
 
-def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
+def _reads_ahead(session: Session, files: Iterable[DataFile]) -> list[Callable[[], None]]:
+    """Return reads of inputs: of small ones, and of the others' ends. The store keeps these for the executor."""
+    store = session.store
+    assert is_bucket(store)
+
+    def read(bucket: Bucket, file: DataFile) -> None:
+        with suppress(CrdtMorError, FileNotFoundError):  # the executor finds out
+            bucket.ranges_of(file.path, file.size).read(max(0, file.size - 1), 1)
+
+    return [partial(read, store, file) for file in islice(files, READ_AHEAD_MAX)]
+
+
+def open_plans(session: Session, action: PlannedAction[P], tail: Timeline | None = None) -> list[P]:
     """Return the open plans of a service in the order to execute them, oldest first."""
-    tail = session.tail()
+    tail = session.tail() if tail is None else tail
     if not tail.plans:
         return []
     tail, frozen = session.run(plans.open_plans(session.publisher, tail, action))
@@ -96,10 +165,14 @@ def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
 
 @dataclass(frozen=True, slots=True)
 class Executed(Generic[P]):
-    """The outputs of a plan, and the parts that fail on their files in every executor, with their errors."""
+    """The outputs of a plan, and the parts that fail on their files in every executor, with their errors.
+
+    look: the look for a cancel after the outputs.
+    """
 
     files: list[DataFile]
     failed: list[tuple[P, CrdtMorError]]
+    look: Look | None = None
 
 
 def is_of_files(error: BaseException) -> bool:
@@ -108,8 +181,11 @@ def is_of_files(error: BaseException) -> bool:
     return of_files and not isinstance(error, UnsupportedVersionError)
 
 
-def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
-    """Write a plan's outputs, or find those of another executor. A cancelled plan leaves none."""
+def execute(session: Session, service: Service[P], plan: P, *, completes: bool = False) -> Executed[P]:
+    """Write a plan's outputs, or find those of another executor. A cancelled plan leaves none.
+
+    completes: this process completes the plan next.
+    """
     if session.known_tail().find_plan(plan.barrier) is None:
         session.require_table(plan.table_id)
     started_ms = session.environment.now_ms()
@@ -117,7 +193,14 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
     # A few parts share all threads; with many parts, more threads would only use more memory.
     threads = max(1, THREADS // max(1, len(parts)))
 
+    looked_ms = started_ms
+
     def outcome(part: P) -> list[DataFile] | CrdtMorError:
+        nonlocal looked_ms
+        now_ms = session.environment.now_ms()
+        if abs(now_ms - looked_ms) > LOOK_KEPT_MS:
+            looked_ms = now_ms
+            session.tail()
         try:
             return _execute_part(session, service, part, threads, len(parts))
         except CrdtMorError as error:
@@ -127,7 +210,7 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
 
     at_once = REQUESTS if session.is_far else THREADS
     outcomes = groups_in_threads(outcome, parts, service.size, session.memory_limit, at_once)
-    executed = executed_parts(parts, outcomes)
+    executed = _kept(session, plan, executed_parts(parts, outcomes), lists=completes and session.is_far)
     files = executed.files
     if files and not executed.failed:
         session.publisher.tell(
@@ -164,11 +247,6 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         if session.tail().find_plan(part.barrier) is not None:
             raise
         return []  # the plan ended meanwhile, and a clean removed the files that it replaced
-    tail = session.run(plans.keep_outputs(session.known_tail(), part.barrier, [file.path for file in files]))
-    if tail is None:
-        session.tail()  # the known tail still has the plan, and `complete` trusts it
-        return []
-    _remove_erased(session, session.remember(tail), part.barrier, files)
     session.publisher.tell(
         PartEvent(
             barrier=part.barrier, action=service.action.name, parts=parts, rows=sum(file.rows for file in files),
@@ -176,6 +254,20 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         )
     )  # fmt: skip
     return files
+
+
+def _kept(session: Session, plan: P, executed: Executed[P], *, lists: bool) -> Executed[P]:
+    """Return no files if the plan was cancelled meanwhile. lists: ask beside for the completion."""
+    known, paths = session.known_tail(), [file.path for file in executed.files]
+    keep = partial(session.run, plans.keep_outputs(known, plan.barrier, paths))
+    opened = known.find_plan(plan.barrier)
+    reads = [] if opened is None else [Read(opened.path)]
+    tail, replies = _beside(session, keep, reads) if lists else (keep(), {})
+    if tail is None:
+        session.tail()  # the known tail still has the plan, and `complete` trusts it
+        return replace(executed, files=[])
+    _remove_erased(session, session.remember(tail), plan.barrier, executed.files)
+    return replace(executed, look=Look(tail, replies if tail.version == known.version else {}))
 
 
 def _remove_erased(session: Session, value: Timeline, barrier: InstantTime, files: Sequence[DataFile]) -> None:
@@ -194,22 +286,24 @@ def _remove_erased(session: Session, value: Timeline, barrier: InstantTime, file
 
 
 def complete(
-    session: Session, plan: P, files: Sequence[DataFile], *, looked: bool = False, drops_commits: bool = True
+    session: Session, plan: P, files: Sequence[DataFile], *, seen: Look | None = None, drops_commits: bool = True
 ) -> Completion | None:
     """Publish the completion of a plan, with the files of all parts; None if it was cancelled.
 
-    looked: the known tail was the newest a moment ago. drops_commits: False if files were left to a later plan.
+    drops_commits: False if files were left to a later plan.
     """
-    publisher, pace = session.publisher, session.pace
+    publisher, pace, known = session.publisher, session.pace, session.known_tail()
+    replies = {} if seen is None else seen.replies_after(known)
     # Adoption cancels a plan that would bury a commit.
-    tail = pace.projected(session.run(adoption.adopt(publisher, session.known_tail(), pace.of_service(looked=looked))))
+    adopting = adoption.adopt(publisher, known, pace.of_service(looked=seen is not None))
+    tail = pace.projected(session.run(foreseen(adopting, replies)))
     if plan.table_id not in (None, tail.table_id):
         raise table_replaced(plan.table_id, tail.table_id)
     shortcuts = pace.of_service(looked=True)
     completing = plans.complete(
         publisher, tail, plan.barrier, files, session.author(), shortcuts, drops_commits=drops_commits
     )
-    value, completion = session.run(completing)
+    value, completion = session.run(foreseen(completing, replies))
     pace.projected(value, shortcuts)
     return completion
 

@@ -24,6 +24,7 @@ from crdt_mor.log.posts import Turn
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, StoreNow, Touch, Wait
+from crdt_mor.model.slices import Slices
 from tests.driving import nonce_in_hex, one_by_one
 from tests.simulation.small_store import FakeProjector
 
@@ -59,7 +60,7 @@ def _frozen_by(kind: type) -> Callable[[Any], Hashable]:
     raise TypeError(f"cannot freeze {kind!r}")
 
 
-def _sequence(value: list[object] | tuple[object, ...]) -> Hashable:
+def _sequence(value: Sequence[object]) -> Hashable:
     return (type(value).__name__, *[freeze(item) for item in value])
 
 
@@ -86,7 +87,7 @@ def _immutable(value: object) -> Hashable:
 _PLAIN = frozenset({type(None), str, int, float, bytes, bool})
 _FROZEN_BY: tuple[tuple[type | tuple[type, ...], Callable[[Any], Hashable]], ...] = (
     (tuple(_PLAIN), lambda value: value),
-    ((list, tuple), _sequence),
+    ((list, tuple, Slices), _sequence),
     ((set, frozenset), lambda value: frozenset([freeze(item) for item in value])),
     ((dict, types.MappingProxyType), lambda value: ("dict", *[freeze(item) for item in value.items()])),
     (types.FunctionType, _function),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,11 @@ from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.adoption import HudiCompletions
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import publish
+from crdt_mor.log.foreseen import Replies, foreseen
 from crdt_mor.log.paths import plan_path, version_path
-from crdt_mor.log.steps import Put, Read, Steps
+from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import List, Put, Read, Steps
+from crdt_mor.log.tail import Tail, find_tail
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import COMPACTION, LogFileName, TimelineFileName, bucket_file_id
@@ -115,6 +119,16 @@ def worker(value: Timeline) -> Run:
     return (yield from _unless_refused(_work, value))
 
 
+def far_compactor(value: Timeline) -> Run:
+    """As `compactor`, in a bucket: Hudi's timeline is listed beside each look, here before it."""
+    return (yield from _unless_refused(partial(_compact, is_far=True), value))
+
+
+def far_worker(value: Timeline) -> Run:
+    """As `worker`, in a bucket."""
+    return (yield from _unless_refused(partial(_work, is_far=True), value))
+
+
 def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
     try:
         return (yield from use(value))
@@ -122,26 +136,40 @@ def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
         return ("refused", None)
 
 
-def _compact(value: Timeline) -> Run:
-    tail = yield from adoption.adopt(PUBLISHER, value)
-    tail, plan = yield from plans.schedule(PUBLISHER, tail, COMPACT, plan_from)
-    return (yield from _execute(tail, plan)) if plan is not None else None
+def _compact(value: Timeline, *, is_far: bool = False) -> Run:
+    tail = yield from _looked_and_adopted(value, find_tail(value), is_far=is_far)
+    tail, plan = yield from plans.schedule(PUBLISHER, tail, COMPACT, plan_from, LOOKED)
+    return (yield from _execute(tail, plan, is_far=is_far)) if plan is not None else None
 
 
-def _work(value: Timeline) -> Run:
+def _work(value: Timeline, *, is_far: bool = False) -> Run:
     tail, found = yield from plans.open_plans(PUBLISHER, value, COMPACT)
-    return (yield from _execute(tail, found[0])) if found else None
+    return (yield from _execute(tail, found[0], is_far=is_far)) if found else None
 
 
-def _execute(tail: Timeline, plan: CompactionPlan) -> Run:
-    path = output_path(plan.barrier)
+def _execute(tail: Timeline, plan: CompactionPlan, *, is_far: bool) -> Run:
+    path, is_open = output_path(plan.barrier), False
     held = yield from _held(plan)
     if (yield from plans.keep_outputs(tail, plan.barrier, [])):
+        is_open = True
         yield Put(path, "\n".join(held).encode())
-        yield from plans.keep_outputs(tail, plan.barrier, [path])
-    tail = yield from adoption.adopt(PUBLISHER, tail)
-    _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)])
+    keep = plans.keep_outputs(tail, plan.barrier, [path] if is_open else [])
+    tail = yield from _looked_and_adopted(tail, keep, is_far=is_far)
+    _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)], shortcuts=LOOKED)
     return ("compacted" if done else "cancelled", plan.barrier)
+
+
+LOOKED = Shortcuts(looked=True)
+
+
+def _looked_and_adopted(known: Timeline, look: Steps[Tail | None], *, is_far: bool) -> Steps[Timeline]:
+    hudi = List(PROJECTOR.folder, numbered=True)
+    listed = (yield hudi) if is_far else None
+    tail = yield from look
+    replies: Replies = {hudi: listed} if tail is not None and tail.version == known.version and is_far else {}
+    if tail is None:
+        return (yield from adoption.adopt(PUBLISHER, known))
+    return (yield from foreseen(adoption.adopt(PUBLISHER, tail, LOOKED), replies))
 
 
 def _held(plan: CompactionPlan) -> Steps[list[str]]:
@@ -193,6 +221,8 @@ class Shared(World):
             "looker": looker,
             "compactor": compactor,
             "worker": worker,
+            "far compactor": far_compactor,
+            "far worker": far_worker,
         }
         place = Place(objects)
         place.live(who, roles)
@@ -252,10 +282,12 @@ def check_burying(tail: Timeline, objects: dict[str, Any]) -> None:
     [
         (["hudi", "compactor"], {}),
         (["hudi", "worker", "looker"], {"open_plan": True}),
+        (["hudi", "far compactor"], {}),
+        (["hudi", "far worker", "looker"], {"open_plan": True}),
         (["hudi", "looker", "looker"], {}),
         (["hudi", "looker", "sweeper"], {}),
     ],
-    ids=["plan", "execute-and-look", "look-twice", "look-and-sweep"],
+    ids=["plan", "execute-and-look", "plan-far", "execute-far-and-look", "look-twice", "look-and-sweep"],
 )
 def test_each_commit_is_shown_or_refused_by_name(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
     assert Shared(who, clock, **options).search() > 20
@@ -275,11 +307,23 @@ def test_each_commit_is_shown_where_each_event_seals(who: Sequence[str], monkeyp
     [
         (["hudi", "compactor", "writer"], {}),
         (["hudi", "compactor", "compactor"], {}),
+        (["hudi", "far compactor", "writer"], {}),
+        (["hudi", "far compactor", "compactor"], {}),
         (["hudi", "worker", "looker", "writer"], {"open_plan": True}),
+        (["hudi", "far worker", "looker", "writer"], {"open_plan": True}),
         (["hudi", "looker", "writer"], {}),
         (["hudi", "looker", "looker", "sweeper"], {}),
     ],
-    ids=["plan-and-write", "plan-twice", "execute-and-look-and-write", "look-and-write", "look-and-look-and-sweep"],
+    ids=[
+        "plan-and-write",
+        "plan-twice",
+        "plan-far-and-write",
+        "plan-far-and-near",
+        "execute-and-look-and-write",
+        "execute-far-and-look-and-write",
+        "look-and-write",
+        "look-and-look-and-sweep",
+    ],
 )
 def test_everything(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
     assert Shared(who, clock, **options).search() > 200

@@ -214,10 +214,10 @@ def test_a_plan_that_cannot_be_executed_is_named_and_everything_else_is_done(
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
     execute = service.execute
 
-    def fail(session: Any, how: Any, plan: Any) -> Any:
+    def fail(session: Any, how: Any, plan: Any, **options: Any) -> Any:
         if plan.barrier == broken.barrier:
             raise PayloadError("the payload raised")
-        return execute(session, how, plan)
+        return execute(session, how, plan, **options)
 
     monkeypatch.setattr(service, "execute", fail)
     found = table.maintenance.maintain()
@@ -253,10 +253,10 @@ def test_two_at_once_do_each_thing_once(eager: Table, place: Place, monkeypatch:
     before, other, execute = rows(eager), place.open(), service.execute
     inner: list[mor.results.Maintained] = []
 
-    def beside(session: Any, how: Any, plan: Any) -> Any:
+    def beside(session: Any, how: Any, plan: Any, **options: Any) -> Any:
         monkeypatch.setattr(service, "execute", execute)
         inner.append(other.maintenance.maintain())  # while this one is about to execute its plan
-        return execute(session, how, plan)
+        return execute(session, how, plan, **options)
 
     monkeypatch.setattr(service, "execute", beside)
     outer = eager.maintenance.maintain()
@@ -504,7 +504,7 @@ def test_only_what_the_writer_has_written_is_compacted(make: Make) -> None:
 def test_upkeep_that_fails_fails_no_commit_and_is_told(
     eager: Table, monkeypatch: pytest.MonkeyPatch, told: list[mor.observing.Event]
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no memory")
 
     eager.set_properties({"crdt_mor.maintain": "inline"})
