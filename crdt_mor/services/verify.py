@@ -37,7 +37,6 @@ from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgr
 from crdt_mor.services.verify_given import ahead, beside_in_bucket, read_object
 from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, bucket_of
 from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
-from crdt_mor.services.verify_mirrors import mirror_findings
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
 from crdt_mor.write.overwrite import rehearsal, scope_of
 
@@ -129,6 +128,8 @@ def _timeline(session: Session, read: Reread) -> tuple[Older, HudiReport]:
 
 
 def _settings_and_mirrors(session: Session, read: Reread, *, deep: bool) -> list[Finding]:
+    from crdt_mor.services.verify_mirrors import mirror_findings
+
     settings = list(_ask_settings(session))
     return settings if read.findings else [*settings, *mirror_findings(session, deep=deep)]
 

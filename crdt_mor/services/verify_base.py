@@ -11,12 +11,12 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import bloom
 from crdt_mor.format.base_file import AVRO_SCHEMA, MAX_RECORD_KEY, MIN_RECORD_KEY, Footer, read_footer
+from crdt_mor.ground.late_imports import pc
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY

@@ -106,8 +106,8 @@ def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
     assert {name for name in found if name.startswith("crdt_mor")} == {"crdt_mor"}
     assert not {"polars", "pyarrow"} & found
     modules_after("import crdt_mor; crdt_mor.errors.CrdtMorError")
-    found = modules_after("import crdt_mor.api.table")
-    assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & found
+    found = modules_after("import crdt_mor.api.table, crdt_mor.api.maintenance")
+    assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark", "crdt_mor.mirror"} & found
 
 
 @pytest.mark.slow
