@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -33,7 +34,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import FileSlice, Slices, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import columns_in, conjunction, conjuncts, literals
 from crdt_mor.read.fetching import Fetch, plan
@@ -142,8 +143,12 @@ class Snapshot:
             )
         return self.cut
 
+    @cached_property
+    def _erased(self) -> Mapping[FileGroup, InstantTime]:
+        return dict(self.value.retention.groups)
+
     def _require_kept(self, slice_: FileSlice) -> None:
-        since = dict(self.value.retention.groups).get(slice_.group)
+        since = self._erased.get(slice_.group)
         if since is not None and self.cut.time < since:
             raise SnapshotExpiredError(
                 "rows of this snapshot were erased, with the history of their file group: pass a later moment, or a "
