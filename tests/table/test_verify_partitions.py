@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor.model.packed_files import PackedFiles
 from crdt_mor.services.verify_groups import GroupChecks
 from tests.counting import Bucket
-from tests.inside import session_of
+from tests.inside import completions_of, session_of
 
 SCHEMA = {"day": pl.Date, "id": pl.Int64, "n": pl.Int64}
 
@@ -64,6 +65,19 @@ def test_damage_in_a_named_partition_is_found_and_other_partitions_are_not_read(
         older.name, newer.name, files(table, 3)[0].name
     }  # fmt: skip
     assert {finding.check for finding in found.findings} == {"read"}
+
+
+def test_the_partitions_add_up_to_the_table(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the commits are packed in segments."""
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.model.timeline_json.PACKED_MIN", 1)
+    table.upsert(rows(1, 2, n=4))
+    table.maintenance.compact()
+    anew = Table(table.uri)
+    assert any(isinstance(commit.files, PackedFiles) for commit in completions_of(anew))
+    parts, whole = [anew.verify(partitions=[f"2026-01-{day:02}"]) for day in (1, 2, 3)], anew.verify()
+    for name in ("rows", "file_groups", "files", "bytes"):
+        assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
 
 
 def test_a_partition_without_its_metadata_file_is_found(table: Table) -> None:
