@@ -1,7 +1,8 @@
 """Replies in advance, for a protocol that would ask one request after another.
 
 A reply in advance is a reply to a process that was slow afterwards. A listing must follow the value from which the
-protocol goes on. Reads of versions are never foreseen: they prove that a version still stands.
+protocol goes on. Only objects that never change are read in advance, and no versions: their reads prove that they
+still stand.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Replies = dict[Single, Any]
 
 
 def foreseen(steps: Steps[T], replies: Replies) -> Steps[T]:
-    """Run a protocol, and give it each reply once instead of asking."""
+    """Run a protocol, and give it each listing and stat in advance once, and each read as often as it asks."""
     reply: object = None
     failure: Exception | None = None
     try:
@@ -37,11 +38,15 @@ def foreseen(steps: Steps[T], replies: Replies) -> Steps[T]:
 
 def _answered(step: Step, replies: Replies) -> Steps[object]:
     if not isinstance(step, Together):
-        return replies.pop(step) if _is_known(step, replies) else (yield step)
-    known = {part: replies.pop(part) for part in step.steps if _is_known(part, replies)}
+        return _taken(step, replies) if _is_known(step, replies) else (yield step)
+    known = {part: _taken(part, replies) for part in step.steps if _is_known(part, replies)}
     rest = tuple(part for part in step.steps if not _is_known(part, known))
     asked = iter((yield Together(rest)) if rest else ())
     return [known[part] if _is_known(part, known) else next(asked) for part in step.steps]
+
+
+def _taken(step: Single, replies: Replies) -> Any:
+    return replies[step] if isinstance(step, Read) else replies.pop(step)
 
 
 def _is_known(step: Single, replies: Replies) -> bool:

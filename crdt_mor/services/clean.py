@@ -9,14 +9,16 @@ Files that a mirror names meanwhile are spared.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.events import write
 from crdt_mor.events.session import Session
 from crdt_mor.format.clean import decode_savepoint
-from crdt_mor.ground.threads import REQUESTS, in_threads
+from crdt_mor.ground.threads import REQUESTS, beside, in_threads
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
@@ -33,7 +35,7 @@ from crdt_mor.planners.clean import (
 )
 from crdt_mor.services import service
 from crdt_mor.services.service import Planner
-from crdt_mor.store.protocol import Stat
+from crdt_mor.store.protocol import Stat, side_by_side
 from crdt_mor.write.refusals import require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
@@ -135,12 +137,13 @@ class Cleaner:
 
     def clean(self) -> Cleaned:
         """Finish open cleans, move the marks, and delete files without a retained view."""
-        session = self._session
-        _require(session)
-        done = [finish(session, plan) for plan in service.open_plans(session, CLEAN)]
+        session, planner = self._session, self.planner
+        seen = service.look(session, _require)
+        done = [finish(session, plan) for plan in service.open_plans(session, CLEAN, seen.tail)]
         if done:
             self._listed = None  # the executed plans removed files of this listing
-        plan = service.schedule(session, self.planner)
+            planner = self.planner
+        plan = service.schedule(session, planner, None if done else seen)
         if plan is not None:
             done.append(finish(session, plan))
         else:
@@ -158,8 +161,10 @@ class Cleaner:
         return Planner(CLEAN, _require, self._plan)
 
     def _look(self) -> _Listed:
-        now_ms, there = self._clock(), _there(self._session)
-        return _Listed(now_ms, there, saved_files(self._session), self._mirrored(there))
+        session = self._session
+        looks: list[Callable[[], Any]] = [self._clock, partial(_there, session), partial(saved_files, session)]
+        now_ms, there, saved = side_by_side(session.store, looks)
+        return _Listed(now_ms, there, saved, self._mirrored(there))
 
     def _mirrored(self, there: Collection[str]) -> frozenset[str]:
         """Return the files that mirrors need. An erasure removes them: its mirrors show newer files."""
@@ -204,14 +209,17 @@ def finish(session: Session, plan: CleanPlan) -> Finished:
 
     No retained view needs these files, so the plan may end in between.
     """
-    session.require_table(plan.table_id)
-    named = _named_meanwhile(session, plan)
+    check = partial(session.require_table, plan.table_id)
+    with beside(check) if session.is_far else nullcontext(check) as checked:
+        named = _named_meanwhile(session, plan)
+        checked()
     going = replace(plan, files=tuple(file for file in plan.files if file.path not in named))
     delete = partial(_is_deleted, session)
     deleted = in_threads(delete, going.files, REQUESTS) if session.is_far else map(delete, going.files)
     gone = [file for file, is_gone in zip(going.files, deleted, strict=True) if is_gone]
     spared = len(plan.files) - len(going.files)
-    service.complete(session, plan, [], drops_commits=not spared)
+    seen = service.look_before_completion(session, plan)
+    service.complete(session, plan, [], seen=seen, drops_commits=not spared)
     return Finished(gone, spared, len(going.files) - len(gone))
 
 

@@ -37,7 +37,7 @@ from crdt_mor.log.foreseen import Replies, foreseen
 from crdt_mor.log.outcome import is_given_up_in
 from crdt_mor.log.paths import POSTS
 from crdt_mor.log.steps import GetStat, List, Read, Single, perform
-from crdt_mor.log.tail import table_replaced
+from crdt_mor.log.tail import look_once, table_replaced
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -260,14 +260,26 @@ def _kept(session: Session, plan: P, executed: Executed[P], *, lists: bool) -> E
     """Return no files if the plan was cancelled meanwhile. lists: ask beside for the completion."""
     known, paths = session.known_tail(), [file.path for file in executed.files]
     keep = partial(session.run, plans.keep_outputs(known, plan.barrier, paths))
-    opened = known.find_plan(plan.barrier)
-    reads = [] if opened is None else [Read(opened.path)]
-    tail, replies = _beside(session, keep, reads) if lists else (keep(), {})
+    tail, replies = _beside(session, keep, _reads(known, plan)) if lists else (keep(), {})
     if tail is None:
         session.tail()  # the known tail still has the plan, and `complete` trusts it
         return replace(executed, files=[])
     _remove_erased(session, session.remember(tail), plan.barrier, executed.files)
     return replace(executed, look=Look(tail, replies if tail.version == known.version else {}))
+
+
+def look_before_completion(session: Session, plan: P) -> Look | None:
+    """Look in a bucket; on a disk, the completion looks itself."""
+    if not session.is_far:
+        return None
+    known = session.known_tail()
+    tail, replies = _beside(session, partial(session.run, look_once(known)), _reads(known, plan))
+    return Look(session.remember(tail), replies if tail.version == known.version else {})
+
+
+def _reads(known: Timeline, plan: P) -> list[Read]:
+    opened = known.find_plan(plan.barrier)
+    return [] if opened is None else [Read(opened.path)]
 
 
 def _remove_erased(session: Session, value: Timeline, barrier: InstantTime, files: Sequence[DataFile]) -> None:

@@ -1,4 +1,4 @@
-"""A protocol gets each foreseen reply once and asks the rest, alone or together."""
+"""A protocol gets replies in advance and asks the rest, alone or together."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def driven(steps: Steps[list[object]]) -> tuple[list[object], list[object]]:
         reply = [str(part) for part in step.steps] if isinstance(step, Together) else str(step)
 
 
-def test_a_foreseen_reply_is_given_once() -> None:
+def test_a_listing_is_given_once_and_an_object_each_time() -> None:
     replies: Replies = {READ: b"data", LIST: []}
-    asked, result = driven(foreseen(asking(READ, LIST, READ), replies))
-    assert asked == [READ]
-    assert result == [b"data", [], str(READ)]
-    assert replies == {}
+    asked, result = driven(foreseen(asking(READ, LIST, READ, LIST), replies))
+    assert asked == [LIST]
+    assert result == [b"data", [], b"data", str(LIST)]
+    assert replies == {READ: b"data"}
 
 
 def test_none_is_a_reply_as_well() -> None:

@@ -336,12 +336,12 @@ def test_a_plan_of_others_that_ends_between_two_looks_is_no_reason_to_give_up(mo
     schedule = service.schedule
     folded: list[object] = []
 
-    def beside(session: Any, planner: Any) -> Any:
+    def beside(session: Any, planner: Any, *seen: Any) -> Any:
         """Another process plans just before an erasure does, and has executed its plan when that finds it taken."""
         if session is not session_of(world.table) or folded:
-            return schedule(session, planner)
+            return schedule(session, planner, *seen)
         folded.append(plan := other.plans.schedule())
-        found = schedule(session, planner)
+        found = schedule(session, planner, *seen)
         assert found is None
         other.compact(plan)
         return found
