@@ -7,7 +7,7 @@ resident memory (VmHWM), so this bench needs Linux.
     python benches/memory.py --small                     # 100,000 rows, seconds
     python benches/memory.py                             # 1 and 4 million rows
     python benches/memory.py --millions 16               # 16 million rows: an hour, 10 GB of disk
-    python benches/memory.py --limit 1000000             # one file group at a time
+    python benches/memory.py --limit 32000000            # one file group at a time
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ BOUNDS = {
     "merge": Bound(at_once=3, rows=0.1),
     "scan": Bound(at_once=3),
     "changes": Bound(at_once=3),
+    "images": Bound(at_once=3, rows=1),
     "verify": Bound(group=4, rows=0.2),
     "copy": Bound(group=4, rows=0.2),
     "compact": Bound(at_once=4),
-    "migrate": Bound(at_once=4),
+    "erase": Bound(at_once=4),
+    "migrate": Bound(parts=8, at_once=4),
 }
-"""As docs/memory.md states them. An update changes a tenth of the rows here, at up to ten times their bytes."""
+"""As docs/memory.md states them. The largest update changes a tenth of the rows, at up to ten times their bytes."""
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("day", pa.string())] + [(f"c{i}", pa.float64() if i % 2 else pa.string()) for i in range(10)]
@@ -89,6 +91,10 @@ def verbs(uri: str, rows: int, opening: mor.Opening) -> dict[str, Callable[[], o
     def table() -> mor.Table:
         return mor.Table(uri, opening=opening)
 
+    def first(table: mor.Table) -> int:
+        """Return the version of the first commit."""
+        return int(table.history()["version"][-1].as_py())
+
     def read(stream: pa.RecordBatchReader) -> int:
         return sum(some.num_rows for some in stream)
 
@@ -102,8 +108,10 @@ def verbs(uri: str, rows: int, opening: mor.Opening) -> dict[str, Callable[[], o
         "delete": lambda: table().delete(where="id % 100 = 7"),
         "scan": lambda: read(table().scan().to_reader()),
         "changes": lambda: read(table().changes().to_reader()),
+        "images": lambda: read(table().changes(since=first(table()), images=True).to_reader()),
         "verify": lambda: table().verify(deep=False),
         "copy": lambda: table().copy(f"{uri}-copy"),
+        "erase": lambda: table().maintenance.erase(where="id = 7"),
         "migrate": lambda: table().maintenance.migrate(f"{uri}-moved", buckets=2, partition_by="day"),
         "overwrite": lambda: mor.Table(f"{uri}-loaded", opening=opening).overwrite(stream(rows)),
     }

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from benches import memory
 from crdt_mor import Opening, Table
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.ground import threads
@@ -239,21 +240,28 @@ def test_a_first_load_sorts_few_rows_at_once(monkeypatch: pytest.MonkeyPatch) ->
 
 # --- bytes of a process -----------------------------------------------------------------------------------------------
 
-BENCH = Path(__file__).parents[1] / "benches" / "memory.py"
-ROWS = 600_000
-"""80 MiB of Arrow rows, which take 400 MiB if they are written in memory."""
+LIMIT = 32 * MIB
 
 
-def peak(verb: str, folder: Path, limit: int) -> int:
-    command = [sys.executable, str(BENCH), "--verb", verb, "--uri", str(folder / "table"), "--rows", str(ROWS)]
-    done = subprocess.run([*command, "--limit", str(limit)], capture_output=True, text=True, check=True)
+def peak(verb: str, folder: Path, rows: int) -> int:
+    command = [sys.executable, memory.__file__, "--verb", verb, "--uri", str(folder / "table"), "--rows", str(rows)]
+    done = subprocess.run([*command, "--limit", str(LIMIT)], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[0])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
 def test_an_upsert_keeps_its_bound(tmp_path: Path) -> None:
-    assert peak("upsert", tmp_path, 32 * MIB) < 200 * MIB
+    """80 MiB of Arrow rows take 400 MiB if they are written in memory."""
+    assert peak("upsert", tmp_path, 600_000) < 200 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+def test_each_verb_keeps_its_bound(tmp_path: Path) -> None:
+    rows = 300_000
+    peaks = {verb: peak(verb, tmp_path, rows) for verb in memory.BOUNDS}  # each uses the tables of earlier verbs
+    assert not {verb: found for verb, found in peaks.items() if found > memory.bound_of(verb, rows, 1)}
 
 
 # --- the limit --------------------------------------------------------------------------------------------------------
