@@ -71,17 +71,15 @@ def upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> S
     return tail
 
 
-def upkeep_and_adoption(
-    publisher: TablePublisher, known_tail: Timeline, expiry_ms: int, *, looked: bool = False
-) -> Steps[Timeline]:
-    """Do upkeep, and adopt Hudi's commits. looked: as in `Shortcuts`."""
-    tail, _ = yield from timed_upkeep(publisher, known_tail, expiry_ms, looked=looked)
+def upkeep_and_adoption(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    tail = yield from upkeep(publisher, known_tail, expiry_ms)
     return (yield from adopt(publisher, tail, Shortcuts(looked=True)))
 
 
 def timed_upkeep(
     publisher: TablePublisher, known_tail: Timeline, expiry_ms: int, *, looked: bool = False
 ) -> Steps[tuple[Timeline, int]]:
+    """Do `upkeep`, and return the store's time. looked: as in `Shortcuts`."""
     tail: Timeline = known_tail if looked else (yield from find_tail(known_tail))
     now_ms: int = yield StoreNow()
     for pending in tail.pending:

@@ -36,6 +36,7 @@ from crdt_mor.hudi.actions import P, PlannedAction
 from crdt_mor.log.foreseen import Replies, foreseen
 from crdt_mor.log.outcome import is_given_up_in
 from crdt_mor.log.paths import POSTS
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import GetStat, List, Read, Single, perform
 from crdt_mor.log.tail import look_once, table_replaced
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -119,10 +120,10 @@ def schedule(session: Session, service: Planner[P], seen: Look | None = None) ->
     publisher = session.publisher
     seen = seen or look(session, service.require)
     session.start()
-    replies = seen.replies_after(session.known_tail())
+    kept, _ = session.run(sweep.timed_upkeep(publisher, session.known_tail(), session.expiry_ms, looked=True))
+    replies = seen.replies_after(kept)  # upkeep that published an event is newer than the listings
     # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
-    upkeep = sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms, looked=True)
-    tail = session.run(foreseen(upkeep, replies))
+    tail = session.run(foreseen(adoption.adopt(publisher, kept, Shortcuts(looked=True)), replies))
     session.pace.projected(tail)
     shortcuts = session.pace.of_service(looked=True)
     is_planned = session.is_far and not tail.plans

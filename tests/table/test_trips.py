@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from crdt_mor import Opening, Table
+from crdt_mor.log.steps import Steps
 from crdt_mor.services.verify_groups import GroupChecks
 from tests.counting import Bucket, Count
 from tests.inside import session_of
@@ -157,3 +158,20 @@ def test_a_damaged_file_of_a_bucket_is_named_and_the_other_file_groups_are_read(
 
 def test_every_verb_of_the_page_is_counted() -> None:
     assert said().keys() == VERBS.keys()
+
+
+def test_a_plan_after_a_rollback_lists_hudis_timeline_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_expired(*_: object) -> Steps[bool]:
+        yield from ()
+        return True
+
+    bucket = Bucket()
+    with bucket.counting():
+        create(bucket, FEW).upsert(rows(FEW))
+        opened(bucket).transaction().__enter__()
+        table = opened(bucket)
+        monkeypatch.setattr("crdt_mor.events.sweep.is_expired", is_expired)
+        asked = bucket.count(table.maintenance.plans.schedule).asked
+    rolled_back = next(i for i, line in enumerate(asked) if " PUT " in line and "/.crdt_mor/timeline/" in line)
+    planned = next(i for i, line in enumerate(asked) if " PUT " in line and "/.crdt_mor/plans/" in line)
+    assert any("LIST table/.hoodie/timeline " in line for line in asked[rolled_back:planned])
