@@ -110,6 +110,22 @@ def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
     assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark", "crdt_mor.mirror"} & found
 
 
+COMPACTION = """
+import crdt_mor as mor, polars as pl
+from crdt_mor.store import MemoryStore
+rows = pl.DataFrame({"id": ["a", "b"], "n": [1.0, None]})
+table = mor.Table.create("memory", rows, key="id", buckets=1, opening=mor.Opening(store=MemoryStore()))
+table.upsert(rows)
+assert table.maintenance.compact()
+"""
+
+
+@pytest.mark.slow
+def test_a_first_compaction_loads_neither_mirrors_nor_pandas() -> None:
+    """`ChunkedArray.to_numpy` of pyarrow imports pandas, which takes longer than the compaction."""
+    assert not {"pandas", "crdt_mor.mirror"} & modules_after(COMPACTION)
+
+
 @pytest.mark.slow
 def test_a_read_and_a_write_leave_alone_what_they_do_not_need() -> None:
     """pandas among it, which takes longer to import than all of ours: pyarrow does so wherever it is given values."""
