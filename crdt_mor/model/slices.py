@@ -336,6 +336,14 @@ class Fold:
         return Slices(_with_old_logs(slice_, committed, self._shared) for slice_ in self._slices)
 
 
+def files_within(completion: Completion, partitions: Collection[str]) -> list[DataFile]:
+    """Return a commit's files in some partitions, without unpacking others."""
+    files = completion.files
+    if isinstance(files, PackedFiles):
+        return files.within(partitions)
+    return [file for file in files if file.partition in partitions]
+
+
 def _unpacked(completion: Completion) -> Sequence[DataFile]:
     return () if isinstance(completion.files, PackedFiles) else completion.files
 

@@ -36,7 +36,7 @@ from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.partition_rows import PartitionRows
 from crdt_mor.read.prune import prune
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.window import require_times, within
+from crdt_mor.read.window import by_group, require_times, within
 
 Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
 """The kind of a contribution.
@@ -141,8 +141,10 @@ class _Life:
 
     def lines(self) -> list[Line]:
         told: dict[str, list[Line]] = {}
-        for group, ended in self._groups():
-            self._add_lines(told.setdefault(group[0], []), group, ended)
+        groups = [*self._groups()]
+        parts = by_group(within(self._shown, frozenset(group for group, _ in groups)))
+        for group, ended in groups:
+            self._add_lines(told.setdefault(group[0], []), group, parts[group], ended)
         return [line for partition in sorted(told) for line in told[partition]]
 
     def _groups(self) -> Iterator[tuple[FileGroup, Completion | None]]:
@@ -162,10 +164,8 @@ class _Life:
 
     # --- contents of a file group -----------------------------------------------------------------------------------
 
-    def _chapters(self, group: FileGroup, ended: Completion | None) -> list[Chapter]:
+    def _chapters(self, group: FileGroup, completions: Sequence[Completion]) -> list[Chapter]:
         since = self._snapshot.value.retention.since_of(group)
-        completions = [c for c in self._shown if ended is None or c.completed < ended.completed]
-        completions = within(completions, frozenset({group}))
         makers = [c for c in completions if any(file.is_base for file in c.files)]
         oldest = next((c for c in reversed(makers) if c.completed <= since), None)
         bases = [c for c in makers if c.completed > since]
@@ -249,9 +249,13 @@ class _Life:
 
     # --- visible rows -----------------------------------------------------------------------------------------------
 
-    def _add_lines(self, lines: list[Line], group: FileGroup, ended: Completion | None) -> None:
+    def _add_lines(
+        self, lines: list[Line], group: FileGroup, parts: Sequence[Completion], ended: Completion | None
+    ) -> None:
+        """parts: of the file group's commits. ended: the commit that replaced it."""
         others = len(lines)
-        for number, run in enumerate(_runs(self._chapters(group, ended))):
+        completions = [c for c in parts if ended is None or c.completed < ended.completed]
+        for number, run in enumerate(_runs(self._chapters(group, completions))):
             self._begin(lines, group, run[0], others)
             blocks = run[0].carry | {at: own for chapter in reversed(run) for at, own in chapter.logs.items()}
             merged_so_far = _MergedSoFar(run[0].row, run[0].base_latest, self._merging)

@@ -25,7 +25,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.slices import FileSlice, Slices, balanced_parts, fold_slices, log_order
+from crdt_mor.model.slices import FileSlice, Slices, balanced_parts, files_within, fold_slices, log_order
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import is_commit
@@ -371,8 +371,27 @@ def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[
     def inside(group: FileGroup) -> bool:
         return group in scopes or (group[0], None) in scopes
 
-    narrowed = [
-        replace(c, files=tuple(f for f in c.files if inside(f.group)), replaced=tuple(filter(inside, c.replaced)))
+    partitions = {partition for partition, _ in scopes}
+    narrowed = (
+        replace(
+            c,
+            files=tuple(file for file in files_within(c, partitions) if inside(file.group)),
+            replaced=tuple(filter(inside, c.replaced)),
+        )
         for c in completions
-    ]
+    )
     return [c for c in narrowed if c.files or c.replaced]
+
+
+def by_group(completions: Iterable[Completion]) -> dict[FileGroup, list[Completion]]:
+    """Return the parts of commits in each file group."""
+    found: dict[FileGroup, list[Completion]] = {}
+    for c in completions:
+        replaced = {*c.replaced}
+        files: dict[FileGroup, list[DataFile]] = {group: [] for group in c.replaced}
+        for file in c.files:
+            files.setdefault(file.group, []).append(file)
+        for group, own in files.items():
+            part = replace(c, files=tuple(own), replaced=(group,) if group in replaced else ())
+            found.setdefault(group, []).append(part)
+    return found

@@ -94,7 +94,7 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
 def verify_partitions(
     session: Session, partitions: Collection[object], *, deep: bool = False, on_progress: Tell | None = None
 ) -> Verification:
-    """Verify the file groups of some partitions, named as for an overwrite, and no other object."""
+    """Verify only the file groups of partitions, named as for an overwrite."""
     paths = scope_of(rehearsal(session, session.tail()), partitions).partitions or ()
     groups, is_deep = _Groups(), deep and session.config.ours
     checks = GroupChecks(session, deep=is_deep, partitions=paths)

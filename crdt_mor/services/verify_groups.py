@@ -22,8 +22,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.resolution_hint import from_bytes
 from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.names import CLEAN, bucket_of_file_id
-from crdt_mor.model.packed_files import PackedFiles
-from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.slices import FileSlice, files_within
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import needless_files
@@ -63,7 +62,6 @@ class View:
 
     @classmethod
     def newest(cls, session: Session, partitions: Collection[str] | None = None) -> View:
-        """Return the newest view, of some partitions or all."""
         value = session.views.sealed(look=True)
         snapshot = Snapshot.seal(session, value)
         if partitions is not None:
@@ -94,12 +92,8 @@ class View:
 
 
 def _within(commit: Completion, partitions: Collection[str]) -> Completion:
-    """Return the part of a commit in some partitions."""
-    files = commit.files
-    if isinstance(files, PackedFiles):
-        files = files.within(partitions)
-    found = tuple(file for file in files if file.partition in partitions)
-    return replace(commit, files=found, replaced=tuple(group for group in commit.replaced if group[0] in partitions))
+    replaced = tuple(group for group in commit.replaced if group[0] in partitions)
+    return replace(commit, files=tuple(files_within(commit, partitions)), replaced=replaced)
 
 
 def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[str]:
