@@ -35,9 +35,9 @@ def notes() -> Steps[list[Timeline]]:
     return [Timeline.decode(data, stat.path) for stat, data in found if data is not None]
 
 
-def tail_of_copy() -> Steps[Timeline | None]:
+def tail_of_copy(known_tail: Timeline | None = None) -> Steps[Timeline | None]:
     try:
-        return (yield from find_tail(None))
+        return (yield from find_tail(known_tail))
     except TableNotFoundError:
         return None
 
@@ -57,10 +57,10 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
     None if another process copies a later moment. Copy that then: this moment's objects may have come too late to be
     removed. Raises `InvalidInputError` if the copy contains other commits.
     """
-    seen, tries = -1, 0
+    seen, tries, tail = -1, 0, None
     with deciding() as decision:
         while True:
-            tail = yield from tail_of_copy()
+            tail = yield from tail_of_copy(tail)  # from no bridge of ours: it may be a ghost
             if tail is not None and (tail.version, tail.nonce) == (value.version, value.nonce):
                 yield MakeDurable(version_path(tail.version))
                 return tail

@@ -28,7 +28,7 @@ from crdt_mor.ground.threads import REQUESTS, WEIGHT_MAX, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import BACKUP, COPIED, ERASURES, METADATA_TABLE, PROPERTIES, version_path
-from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, put_all_surely, put_surely, run
+from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, Together, put_all_surely, put_surely, run
 from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
@@ -369,12 +369,12 @@ def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Containe
 
 
 def _removed(paths: Sequence[str]) -> Steps[None]:
-    for path in paths:
-        if not (yield Delete(path)):
-            raise StorageUnavailableError(
-                "an obsolete object could not be removed, so the copy may still contain dropped or erased rows: "
-                f"check that this process may delete it, then copy again. path={path}"
-            )
+    gone = (yield Together(tuple(Delete(path) for path in paths))) if paths else []
+    if not all(gone):
+        raise StorageUnavailableError(
+            "an obsolete object could not be removed, so the copy may still contain dropped or erased rows: "
+            f"check that this process may delete it, then copy again. path={paths[gone.index(False)]}"
+        )
     for path in {path.rpartition("/")[0]: path for path in paths}.values():
         yield MakeDurable(path)
 

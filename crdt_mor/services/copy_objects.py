@@ -193,7 +193,7 @@ def _timeline(folder: str, listing: Iterable[str]) -> list[tuple[str, TimelineFi
 
 
 def superfluous(moment: Moment, kept: set[str], listing: Iterable[str]) -> list[list[str]]:
-    """Return the obsolete objects of a copy, in groups in the order of removal.
+    """Return the obsolete objects of a copy, in groups in the order of removal; those of a group go in any order.
 
     Each belongs to a finished instant, version or plan, so no concurrent copy or later write needs it.
     """
@@ -211,7 +211,7 @@ def superfluous(moment: Moment, kept: set[str], listing: Iterable[str]) -> list[
         [path for path, name in dropped if name.state == "completed"],
         [path for path in obsolete if _is_old_data(value, path)],
         [path for path, name in dropped if name.state != "completed"],
-        [path for path, _ in sorted(archived, key=lambda item: when_removed(item[1]))],
+        *([path] for path, _ in sorted(archived, key=lambda item: when_removed(item[1]))),
         [path for path in obsolete if _is_old_history(moment, path) or _is_old_own(value, path)],
     ]
 

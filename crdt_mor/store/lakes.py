@@ -8,9 +8,10 @@ Lance            _versions/….manifest
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from crdt_mor.store.protocol import Store
+from crdt_mor.store.protocol import Store, side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ LAKES: Final = (
 
 
 def lake_in(store: Store) -> Lake | None:
-    for lake in LAKES:
-        if any(stat.path.endswith(lake.endings) for stat in store.list(lake.folder)):
+    listings = side_by_side(store, [partial(store.list, lake.folder) for lake in LAKES])
+    for lake, listed in zip(LAKES, listings, strict=True):
+        if any(stat.path.endswith(lake.endings) for stat in listed):
             return lake
     return None
