@@ -200,11 +200,15 @@ def clear(store: Store, table_id: str | None) -> None:
 
 
 def remove(store: Store, table_id: str, *, base_files: bool = True) -> None:
-    """Remove the files of a load, its folder last: others find the load by the folder."""
+    """Remove the files of a load, its newest version last: others find the load, and its timeline, by this version."""
     token = load_token(table_id)
     found = outside_other_tables(store.walk("")) if base_files else []
     _delete(store, [stat.path for stat in found if _is_of(stat.path, token)])
-    _delete(store, [stat.path for stat in store.walk(load_folder(table_id))])
+    folder = load_folder(table_id)
+    paths = [stat.path for stat in store.walk(folder)]
+    newest = [path for path in paths if path.startswith(f"{folder}/{VERSIONS}/")][-1:]
+    _delete(store, [path for path in paths if path not in newest])
+    _delete(store, newest)
 
 
 def _delete(store: Store, paths: Sequence[str]) -> None:

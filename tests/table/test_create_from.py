@@ -34,6 +34,7 @@ from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
 from crdt_mor.write import load, load_sorting
 from crdt_mor.write.load_sorting import RUN_ROWS
 from tests.inside import look_for_hudi
+from tests.stores import ScriptedStore, as_it_is
 from tests.tiers import slow
 
 ROWS = pl.DataFrame(
@@ -714,3 +715,13 @@ def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.Mon
     assert max(held) <= 5
     assert max(frame.height for frame in merged) <= 15
     assert everything(store) == [], "a run is removed once it is read"
+
+
+def test_the_newest_version_of_a_load_is_removed_last() -> None:
+    """Who brings a timeline into place takes the newest version that it finds, so an earlier one never stands alone."""
+    store = ScriptedStore(MemoryStore(), as_it_is)
+    loaded(ROWS, opening=Opening(store=store))
+    removed = [path for operation, path in store.calls if operation == "delete" and path.startswith(LOADS)]
+    versions = [path for path in removed if VERSIONS in path]
+    assert len(versions) > 1
+    assert removed[-1] == max(versions)

@@ -27,7 +27,7 @@ FEW, MANY = 8, 32
 """File groups."""
 
 MOST: Final = {
-    "`Table.create_from`": 90,
+    "`Table.create_from`": 91,
     "`verify()`": 15,
     "`verify(deep=True)`": 15,
     "`maintenance.compact()`": 12,
