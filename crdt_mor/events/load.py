@@ -133,6 +133,9 @@ class LoadBucket(LoadStore):
     def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:  # noqa: ARG002
         return None
 
+    def is_in_bucket_of(self, other: Store) -> bool:
+        return self._store.is_in_bucket_of(other)
+
     def numbered(self, folder: str) -> builtins.list[Stat]:
         return self._merged(self._store.numbered(self._below(folder)), self._shared(self._store.numbered, folder))
 

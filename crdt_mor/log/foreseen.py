@@ -1,8 +1,7 @@
 """Replies in advance, for a protocol that would ask one request after another.
 
 A reply in advance is a reply to a process that was slow afterwards. A listing must follow the value from which the
-protocol goes on. Only objects that never change are read in advance, and no versions: their reads prove that they
-still stand.
+protocol goes on. Only unchanging objects are read in advance, and no versions: their reads prove that they still stand.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Replies = dict[Single, Any]
 
 
 def foreseen(steps: Steps[T], replies: Replies) -> Steps[T]:
-    """Run a protocol, and give it each listing and stat in advance once, and each read as often as it asks."""
+    """Run a protocol, and give it each listing and stat once, and each read as often as it asks."""
     reply: object = None
     failure: Exception | None = None
     try:

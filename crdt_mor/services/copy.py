@@ -24,7 +24,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import copy as events
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table
-from crdt_mor.ground.threads import REQUESTS, WEIGHT_MAX, in_threads
+from crdt_mor.ground.threads import WEIGHT_MAX, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
 from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import BACKUP, COPIED, ERASURES, METADATA_TABLE, PROPERTIES, version_path
@@ -56,6 +56,9 @@ T = TypeVar("T")
 
 _THREADS: Final = 4
 """Files copied at once if neither store is a bucket."""
+
+_FAR_THREADS: Final = 128
+"""Objects copied at once from or to a bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,9 @@ def copy(session: Session, target: Store, address: str, *, update: bool, tell: T
 def _prepare(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
     if any(not path.startswith(f"{TEMP_FOLDER}/") for path in there):
         _require_free(session, target, address, there, update=update)
-    if is_bucket(target) and not any(path.startswith(f"{COPIED}/") for path in there):
-        target.probe()
+    is_known = any(path.startswith(f"{COPIED}/") for path in there)
+    if is_bucket(target) and not is_known and not target.is_in_bucket_of(session.store):
+        target.probe()  # the table's own bucket passed it
 
 
 def _require_free(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
@@ -316,7 +320,7 @@ class _Copying:
         def put(stat: Stat) -> tuple[Stat, bool | None]:
             return stat, put_across(source, target, stat, durable)
 
-        at_once = threads or (REQUESTS if far else _THREADS)
+        at_once = threads or (_FAR_THREADS if far else _THREADS)
         most = min(WEIGHT_MAX, self._session.memory_limit)
         for stat, made in in_threads(put, stats, at_once, lambda stat: bytes_held(target, stat), most):
             if made is None:

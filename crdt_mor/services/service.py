@@ -74,7 +74,7 @@ class Service(Planner[P]):
     """A service that writes files.
 
     `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads. `size`
-    returns the bytes of a part's files, `inputs` the files that an executor reads first.
+    returns the bytes of a part's files, `inputs` the files to read first.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
@@ -142,7 +142,7 @@ def schedule(session: Session, service: Planner[P], seen: Look | None = None) ->
 
 
 def _reads_ahead(session: Session, files: Iterable[DataFile]) -> list[Callable[[], None]]:
-    """Return reads of inputs: of small ones, and of the others' ends. The store keeps these for the executor."""
+    """Return reads of small inputs and of the others' ends, which the store keeps."""
     store = session.store
     assert is_bucket(store)
 
@@ -168,7 +168,7 @@ def open_plans(session: Session, action: PlannedAction[P], tail: Timeline | None
 class Executed(Generic[P]):
     """The outputs of a plan, and the parts that fail on their files in every executor, with their errors.
 
-    look: the look for a cancel after the outputs.
+    look: after the outputs, for a cancel.
     """
 
     files: list[DataFile]

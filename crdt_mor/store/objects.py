@@ -24,7 +24,7 @@ from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import CLOCKS, folder_path, in_hoodie, object_path
-from crdt_mor.store.protocol import Bucket, Content, Durable, Stat
+from crdt_mor.store.protocol import Bucket, Content, Durable, Stat, Store
 from crdt_mor.store.puts import Puts
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
@@ -244,6 +244,9 @@ class ObjectStore:
         if not isinstance(source, ObjectStore) or size <= COPIED_HERE_MAX or not self._is_beside(source):
             return None
         return self._puts.copy(source.key(path), path)
+
+    def is_in_bucket_of(self, other: Store) -> bool:
+        return isinstance(other, ObjectStore) and self._is_beside(other)
 
     def _is_beside(self, other: ObjectStore) -> bool:
         here, there = self._place, other._place

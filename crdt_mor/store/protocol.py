@@ -134,6 +134,10 @@ class Bucket(Store, Protocol):
         """Copy the object at a path from another bucket, as `copy`; None if the bytes must pass through here."""
         ...
 
+    def is_in_bucket_of(self, other: Store) -> bool:
+        """Return True for the same bucket and options."""
+        ...
+
     def numbered(self, folder: str) -> builtins.list[Stat]:
         """Return the objects directly in `folder` with names that begin with a digit, by path."""
         ...

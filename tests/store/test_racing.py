@@ -130,6 +130,23 @@ def test_no_command_makes_a_table_where_several_puts_win(
     assert left_in(careless) == []
 
 
+def test_no_table_is_copied_to_another_store_where_several_puts_win(careless: Bucket, tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "table", COLUMNS, key="id")
+    table.upsert(pl.DataFrame({"id": ["a"], "n": [1]}, COLUMNS))
+    with pytest.raises(mor.errors.UnsupportedFeatureError, match=SEVERAL):
+        table.copy(URI, store=careless.store())
+    assert left_in(careless) == []
+
+
+def test_a_copy_to_the_table_s_own_bucket_races_no_puts() -> None:
+    bucket = Bucket()
+    with bucket.counting():
+        table = Table.create(URI, COLUMNS, key="id", opening=Opening(store=bucket.store()))
+        table.upsert(pl.DataFrame({"id": ["a"], "n": [1]}, COLUMNS))
+        count = bucket.count(lambda: table.copy("s3://counted/copied", store=bucket.store(folder="copied")))
+    assert not [line for line in count.asked if "/probe-" in line]
+
+
 def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:
     bucket = Bucket()
     with bucket.counting():

@@ -32,7 +32,7 @@ MOST: Final = {
     "`verify(deep=True)`": 15,
     "`maintenance.compact()`": 12,
     "`maintenance.clean()`": 18,
-    "`copy(verify=False)`": 22,
+    "`copy(verify=False)`": 12,
 }
 """Trips that a verb may take, whatever the page says."""
 
