@@ -45,10 +45,8 @@ def tail_of_copy(known_tail: Timeline | None = None) -> Steps[Timeline | None]:
 def require_movable(value: Timeline) -> Steps[None]:
     """Raise unless the copy can move to `value`, as far as known beforehand."""
     tail = yield from tail_of_copy()
-    if tail is not None and tail.version >= value.version:
-        yield from _beyond(tail, value)
-    elif tail is not None:
-        yield from _require_earlier(tail, value)
+    if tail is not None:
+        _shown(value, *(yield from _with_notes(tail, value)))
 
 
 def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
@@ -64,10 +62,12 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
             if tail is not None and (tail.version, tail.nonce) == (value.version, value.nonce):
                 yield MakeDurable(version_path(tail.version))
                 return tail
-            if tail is not None and tail.version >= value.version:
-                return (yield from _beyond(tail, value))
             if tail is not None:
-                yield from _require_earlier(tail, value)
+                tail, moments = yield from _with_notes(tail, value)
+                shown = _shown(value, tail, moments)
+                if tail.version >= value.version:
+                    yield MakeDurable(version_path(tail.version))
+                    return shown
             version = -1 if tail is None else tail.version
             seen, tries = version, tries + 1 if version == seen else 0
             if tries == PUTS_MAX:
@@ -100,32 +100,33 @@ def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
             return
 
 
-def _beyond(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
-    """Return the result of `publish` if the copy is not behind the source."""
-    moments = yield from notes()
-    shown = _require_moment(tail, value, moments)
-    if shown.version == value.version:
+def _with_notes(tail: Timeline, value: Timeline) -> Steps[tuple[Timeline, list[Timeline]]]:
+    """Return notes and their tail; it may be newer, as other copies remove earlier notes."""
+    while True:
+        moments = yield from notes()
+        if tail.table_id == value.table_id and any(differs_only_in_clocks(tail, moment) for moment in moments):
+            return tail, moments
+        newest = yield from tail_of_copy(tail)
+        if newest is None or newest.version == tail.version:
+            raise InvalidInputError(
+                "the copy contains its own commits or events, and moving the copy would lose them. Nothing was "
+                "changed. Copy to another address, or remove the copy and copy again. "
+                f"version={tail.version} clock={tail.clock}"
+            )
+        tail = newest
+
+
+def _shown(value: Timeline, tail: Timeline, moments: Sequence[Timeline]) -> Timeline | None:
+    """Return the tail if it shows `value`."""
+    if tail.version < value.version:
+        if tail.clock > value.clock:
+            raise _ahead(tail, value)
+        return None
+    if max(moment.version for moment in moments if differs_only_in_clocks(tail, moment)) == value.version:
         return tail
     if max(moment.version for moment in moments) <= value.version:
         raise _ahead(tail, value)
     return None
-
-
-def _require_earlier(tail: Timeline, value: Timeline) -> Steps[None]:
-    _require_moment(tail, value, (yield from notes()))
-    if tail.clock > value.clock:
-        raise _ahead(tail, value)
-
-
-def _require_moment(tail: Timeline, value: Timeline, moments: Sequence[Timeline]) -> Timeline:
-    """Return the latest moment of the source that equals the copy's tail, or raise."""
-    same = [moment for moment in moments if differs_only_in_clocks(tail, moment)]
-    if tail.table_id != value.table_id or not same:
-        raise InvalidInputError(
-            "the copy contains its own commits or events, and moving the copy would lose them. Nothing was changed. "
-            f"Copy to another address, or remove the copy and copy again. version={tail.version} clock={tail.clock}"
-        )
-    return max(same, key=lambda moment: moment.version)
 
 
 def _ahead(tail: Timeline, value: Timeline) -> InvalidInputError:

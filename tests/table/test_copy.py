@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor import Commit, InvalidInputError, Opening, Table
 from crdt_mor.errors import FormatError, TableExistsError, TableNotFoundError, UnsupportedFeatureError
-from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.paths import COPIED, PROPERTIES
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.results import Copied, CopyProgress
 from crdt_mor.store import LocalStore, MemoryStore, Store, across, objects
@@ -191,6 +191,29 @@ def test_a_copy_that_has_had_as_many_commits_as_the_table_since_is_not_taken_for
     with pytest.raises(InvalidInputError, match="its own commits"):
         table.copy("c", update=True, store=target)
     assert shown(copy) == [(1, 0), (2, 0), (3, 0), (9, 0)]
+
+
+@pytest.mark.parametrize("listing", range(1, 5))
+def test_a_copy_that_another_process_moves_on_while_its_notes_are_listed_has_no_commits_of_its_own(
+    table: Table, target: MemoryStore, listing: int
+) -> None:
+    """Which also removes the note of the moment that the copy showed just before."""
+    table.copy("c", store=target)
+    table.upsert(rows(1, n=1))
+    listings = 0
+
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        nonlocal listings
+        listings += (operation, path) == ("list", COPIED)
+        if (operation, path, listings) == ("list", COPIED, listing):
+            table.upsert(rows(2, n=2))
+            another = Table("t", opening=Opening(store=store_of(table), environment=table.environment))
+            another.copy("c", update=True, store=target)
+        return call()
+
+    table.copy("c", update=True, store=ScriptedStore(target, script))
+    assert listings >= listing
+    assert shown(opened(table, target)) == [(1, 1), (2, 2), (3, 0)]
 
 
 def test_what_is_written_to_a_copy_while_objects_are_copied_keeps_hudi_from_being_told_of_the_later_moment(
