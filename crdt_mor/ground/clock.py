@@ -98,6 +98,11 @@ class SystemEnvironment:
         return Process(_program(), socket.gethostname(), os.getpid())
 
 
+def monotonic_ms(environment: Environment) -> int | None:
+    clock: Callable[[], int] | None = getattr(environment, "monotonic_ms", None)
+    return None if clock is None else clock()
+
+
 def _program() -> str:
     path = (getattr(sys, "argv", None) or [""])[0]
     name = os.path.basename(path)

@@ -29,6 +29,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep
 from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import monotonic_ms
 from crdt_mor.ground.observing_events import PartEvent, PlanEvent
 from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
 from crdt_mor.hudi import adoption
@@ -144,7 +145,8 @@ def schedule(session: Session, service: Planner[P], seen: Look | None = None) ->
 def _reads_ahead(session: Session, files: Iterable[DataFile]) -> list[Callable[[], None]]:
     """Return reads of small inputs and of the others' ends, which the store keeps."""
     store = session.store
-    assert is_bucket(store)
+    if not is_bucket(store):
+        return []
 
     def read(bucket: Bucket, file: DataFile) -> None:
         with suppress(CrdtMorError, FileNotFoundError):  # the executor finds out
@@ -194,12 +196,12 @@ def execute(session: Session, service: Service[P], plan: P, *, completes: bool =
     # A few parts share all threads; with many parts, more threads would only use more memory.
     threads = max(1, THREADS // max(1, len(parts)))
 
-    looked_ms = started_ms
+    looked_ms = monotonic_ms(session.environment)
 
     def outcome(part: P) -> list[DataFile] | CrdtMorError:
         nonlocal looked_ms
-        now_ms = session.environment.now_ms()
-        if abs(now_ms - looked_ms) > LOOK_KEPT_MS:
+        now_ms = monotonic_ms(session.environment)
+        if now_ms is None or looked_ms is None or now_ms - looked_ms > LOOK_KEPT_MS:
             looked_ms = now_ms
             session.tail()
         try:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from obstore import exceptions
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError
-from crdt_mor.ground.clock import Environment
+from crdt_mor.ground.clock import Environment, monotonic_ms
 from crdt_mor.ground.deadlines import FailedRequest, Request, current_operation
 from crdt_mor.ground.forks import require_clients
 from crdt_mor.ground.observing import emit
@@ -59,11 +59,6 @@ def require_no_page(head: bytes, attributes: Mapping[str, str]) -> None:
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if attributes.get("Content-Type", "").lower().startswith("text/html") or start.startswith(_PAGES):
         raise PageError
-
-
-def monotonic_ms(environment: Environment) -> int | None:
-    clock: Callable[[], int] | None = getattr(environment, "monotonic_ms", None)
-    return None if clock is None else clock()
 
 
 class Tries:

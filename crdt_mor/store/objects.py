@@ -15,10 +15,10 @@ from typing import Any, Final
 import obstore
 
 from crdt_mor.errors import FormatError, InvalidInputError, StorageUnavailableError
-from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.clock import Environment, SystemEnvironment, monotonic_ms
 from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.asking import Requests, TruncatedError, monotonic_ms, require_no_page
+from crdt_mor.store.asking import Requests, TruncatedError, require_no_page
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind

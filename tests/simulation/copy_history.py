@@ -142,7 +142,8 @@ class Copied:
             assert not moments or -1 in moments
             return -1
         found = moments or [max(v for v in self.shown if v <= copy.version)]
-        assert rows(copy) in [self.shown[moment] for moment in found if moment >= 0]
+        meant = [self.shown[moment] for moment in found if moment >= 0]
+        assert rows(copy) in meant, f"version={copy.version} of {sorted(self.shown)}"
         assert copy.verify().is_sound
         self.check_told(copy)
         for savepoint in copy.maintenance.savepoints():
