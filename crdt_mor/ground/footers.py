@@ -53,7 +53,7 @@ _META_DATA: Final = {
 _FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: LIST, 4: [{}]}], 5: [{}], 7: [{}]}
 _CHUNK: Final = {_META: _META_DATA}
 _BESIDE_CHUNKS: Final[Parts] = {_SCHEMA: {}, _GROUPS: {4: {}}, 5: {}, 7: {}}
-"""The decoded parts of a footer. Its chunks are decoded one by one, so that only one is in memory."""
+"""The decoded parts of a footer, with a single chunk in memory."""
 
 
 class _Column(NamedTuple):

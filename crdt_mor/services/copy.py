@@ -317,14 +317,15 @@ class _Copying:
         source, target = self._session.store, self._target
         far = is_bucket(source) or is_bucket(target)
 
-        def put(stat: Stat) -> tuple[Stat, bool | None]:
-            return stat, put_across(source, target, stat, durable)
+        def put(stat: Stat) -> tuple[Stat, bool]:
+            made = put_across(source, target, stat, durable)
+            if made is None:
+                raise GoneError(stat.path)  # the map waits for the other puts
+            return stat, made
 
         at_once = threads or (_FAR_THREADS if far else _THREADS)
         most = min(WEIGHT_MAX, self._session.memory_limit)
         for stat, made in in_threads(put, stats, at_once, lambda stat: bytes_held(target, stat), most):
-            if made is None:
-                raise GoneError(stat.path)
             if made:
                 self._made[stat.path] = stat.size
             progress.add(1, stat.size)

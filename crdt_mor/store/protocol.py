@@ -161,7 +161,7 @@ def is_bucket(store: Store) -> TypeGuard[Bucket]:
 
 
 def forget(store: Store, path: str) -> None:
-    """Drop the parts of an object that a bucket's store, also below other stores, has cached."""
+    """Drop the cached parts of an object in a bucket, also below other stores."""
     if (dropped := getattr(store, "forget", None)) is not None:
         dropped(path)
 

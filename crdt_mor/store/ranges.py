@@ -119,7 +119,7 @@ class Files:
             return file
 
     def forget(self, path: str) -> None:
-        """Drop the cache of a file that was deleted or may be damaged: others may have put it anew."""
+        """Drop the cache of a deleted or damaged file: others may have put it anew."""
         with self._lock:
             self._files.pop(path, None)
 
