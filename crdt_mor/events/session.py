@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from crdt_mor.events import job as jobs
 from crdt_mor.events import write
@@ -14,6 +16,7 @@ from crdt_mor.events.pace import Pace
 from crdt_mor.events.views import Views
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.observing_events import CommitEvent
+from crdt_mor.ground.threads import beside
 from crdt_mor.laws.allowed import PickledPayloads
 from crdt_mor.log import opening, outcome
 from crdt_mor.log.combining import Crowd
@@ -26,6 +29,8 @@ from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.planners.way import Way
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.store.protocol import Store, is_bucket
+
+T = TypeVar("T")
 
 
 class Session(Handle):
@@ -57,6 +62,10 @@ class Session(Handle):
         other = Session.open(uri, self.environment, self.expiry_ms, store)
         other.memory_limit = self.memory_limit
         return other
+
+    def beside(self, call: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
+        """Run a call during the block; on a disk, when its result is taken."""
+        return beside(call) if self.is_far else nullcontext(call)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle without the remembered value, but with the payload classes: the other process may not have imported

@@ -9,7 +9,6 @@ Files that a mirror names meanwhile are spared.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.events import write
 from crdt_mor.events.session import Session
 from crdt_mor.format.clean import decode_savepoint
-from crdt_mor.ground.threads import REQUESTS, beside, in_threads
+from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
@@ -209,10 +208,9 @@ def finish(session: Session, plan: CleanPlan) -> Finished:
 
     No retained view needs these files, so the plan may end in between.
     """
-    check = partial(session.require_table, plan.table_id)
-    with beside(check) if session.is_far else nullcontext(check) as checked:
+    with session.beside(partial(session.require_table, plan.table_id)) as require_table:
         named = _named_meanwhile(session, plan)
-        checked()
+        require_table()
     going = replace(plan, files=tuple(file for file in plan.files if file.path not in named))
     delete = partial(_is_deleted, session)
     deleted = in_threads(delete, going.files, REQUESTS) if session.is_far else map(delete, going.files)

@@ -34,7 +34,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, finding
-from crdt_mor.services.verify_given import ahead, beside_in_bucket, read_object
+from crdt_mor.services.verify_given import ahead, read_object
 from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, bucket_of
 from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
@@ -73,8 +73,8 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     groups, is_deep = _Groups(), deep and session.config.ours
     is_known = all(finding.check != "segment" for finding in read.findings)
     with (
-        beside_in_bucket(session, partial(_timeline, session, read)) as timeline,
-        beside_in_bucket(session, partial(_settings_and_mirrors, session, read, deep=is_deep)) as settings_and_mirrors,
+        session.beside(partial(_timeline, session, read)) as timeline,
+        session.beside(partial(_settings_and_mirrors, session, read, deep=is_deep)) as settings_and_mirrors,
     ):
         if is_known:
             groups.read(session, GroupChecks(session, deep=is_deep), on_progress)

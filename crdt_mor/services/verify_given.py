@@ -6,12 +6,12 @@ If the store can read no object at all, its error is raised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TypeVar
 
 from crdt_mor.errors import FormatError, StorageUnavailableError
 from crdt_mor.events.session import Session
-from crdt_mor.ground.threads import REQUESTS, beside, groups_in_threads
+from crdt_mor.ground.threads import REQUESTS, groups_in_threads
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.services.verify_findings import UnreadableObjectError
 from crdt_mor.store.absences import ContradictedError, surely
@@ -31,11 +31,6 @@ def ahead(
     if not session.is_far:
         return map(ask, items)
     return groups_in_threads(ask, items, size, session.memory_limit, at_once)
-
-
-def beside_in_bucket(session: Session, call: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
-    """Run a call during the block; on a disk, when its result is taken."""
-    return beside(call) if session.is_far else nullcontext(call)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import ahead, beside_in_bucket, read_decoded, twice
+from crdt_mor.services.verify_given import ahead, read_decoded, twice
 from crdt_mor.store.protocol import Stat, side_by_side
 
 P = TypeVar("P")
@@ -91,7 +91,7 @@ def _newest(session: Session) -> Timeline:
     """Return the newest version, decoded anew; the genesis if only Hudi wrote to the table."""
     if session.known_tail().version == 0 and session.tail().version == 0:
         return session.known_tail()
-    with beside_in_bucket(session, lambda: session.run(find_tail(None))) as anew:
+    with session.beside(lambda: session.run(find_tail(None))) as anew:
         session.tail()
         value = anew()
     TableSchema.from_json(value.schema)
