@@ -21,7 +21,7 @@ from crdt_mor.api.create import require_no_timeline
 from crdt_mor.errors import CommitUnknownError, CrdtMorError, TableExistsError
 from crdt_mor.events import load as loads
 from crdt_mor.events.session import Session
-from crdt_mor.ground.clock import Environment
+from crdt_mor.ground.clock import Environment, Looks
 from crdt_mor.ground.forks import require_threads
 from crdt_mor.log.deciding import deciding, put_deciding
 from crdt_mor.log.paths import PROPERTIES
@@ -85,18 +85,16 @@ def load(
     on_progress: OnProgress | None,
 ) -> None:
     """Load the rows (`total` of them, if known) and make the table visible; on failure nothing is left."""
-    store, appearing, read, looked_ms = table.store, False, 0, -LOOK_KEPT_MS
+    store, appearing, read = table.store, False, 0
+    looks = Looks(table.environment, LOOK_KEPT_MS)
 
     def heard(phase: Literal["read", "written"], rows: int) -> None:
-        nonlocal read, looked_ms
+        nonlocal read
         read = rows if phase == "read" else read
         if on_progress is not None:
             on_progress(LoadProgress(phase, rows, total if phase == "read" else read))
-        now_ms = table.environment.now_ms()
-        if abs(now_ms - looked_ms) >= LOOK_KEPT_MS:
-            looked_ms = now_ms
-            if store.stat(PROPERTIES) is not None:
-                raise _exists_by_now(table.uri)
+        if looks.is_due() and store.stat(PROPERTIES) is not None:
+            raise _exists_by_now(table.uri)
 
     try:
         hidden = loads.load_store(store, table.table_id)

@@ -288,8 +288,8 @@ class TableReads(Readable, NearNames):
         """Read every file of the table and report damage, its effect on readers and the repair. Safe beside writers.
 
         It checks the timeline with its segments and plans, Hudi's timeline and history, and each data file of a kept
-        snapshot: checksums, sizes, key order, Bloom filters, statistics, payload states. It merges each file group and
-        checks that writes would find each row and that rows obey the rules. Keys in several partitions are counted, but
+        snapshot: checksums, sizes, key order, Bloom filters, statistics, payload states. It merges each file group,
+        looks up each row as a write does, and checks the rules. Keys in several partitions are counted, but
         are no damage: see `move`. Memory holds a file group at a time. The result names the parts not checked.
 
         Args:

@@ -117,9 +117,6 @@ class LoadStore:
 class LoadBucket(LoadStore):
     _store: Bucket
 
-    def __init__(self, store: Bucket, table_id: str) -> None:
-        super().__init__(store, table_id)
-
     @property
     def options(self) -> dict[str, str]:
         return self._store.options

@@ -98,6 +98,21 @@ class SystemEnvironment:
         return Process(_program(), socket.gethostname(), os.getpid())
 
 
+class Looks:
+    """The pace of looks. Without a monotonic clock, each is due."""
+
+    def __init__(self, environment: Environment, every_ms: int) -> None:
+        self._environment, self._every_ms = environment, every_ms
+        self._last_ms: int | None = None
+
+    def is_due(self) -> bool:
+        now_ms = monotonic_ms(self._environment)
+        if now_ms is not None and self._last_ms is not None and now_ms - self._last_ms <= self._every_ms:
+            return False
+        self._last_ms = now_ms
+        return True
+
+
 def monotonic_ms(environment: Environment) -> int | None:
     clock: Callable[[], int] | None = getattr(environment, "monotonic_ms", None)
     return None if clock is None else clock()

@@ -72,7 +72,7 @@ def decode_front(data: bytes) -> tuple[Struct, int]:
 
 
 def decode_items(data: bytes) -> Iterator[Struct]:
-    """Decode the structs of a list that stayed encoded, one by one; raise `FormatError` for other items."""
+    """Decode the structs of an encoded list in turn; raise `FormatError` for other items."""
     reader = _Reader(data)
     kind, length = reader.items_header()
     if kind != STRUCT:

@@ -149,7 +149,7 @@ def next_if_newest(known_tail: Timeline, data: bytes) -> Steps[Timeline | None]:
 
 
 def is_newest(value: Timeline) -> Steps[bool]:
-    """Return True if a version that this process has just put is genuine and the newest, as `log.opening` finds it."""
+    """Return True if a version of this process is genuine and the newest."""
     path = version_path(value.version)
     if (yield GetStat(version_path(value.version + 1))) is not None:
         return False

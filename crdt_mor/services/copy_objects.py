@@ -31,7 +31,7 @@ from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.planners.archive import is_history_file, span_of
 from crdt_mor.planners.copy import files_needed, is_over
 from crdt_mor.store.paths import in_hoodie
-from crdt_mor.store.protocol import Stat, Store, side_by_side
+from crdt_mor.store.protocol import Stat, Store, is_numbered, side_by_side
 
 
 class GoneError(Exception):
@@ -180,8 +180,8 @@ def _endings(moment: Moment, listing: Mapping[str, Stat]) -> Iterable[Stat]:
 
 def files_of_timeline(folder: str, listing: Mapping[str, Stat]) -> list[Stat]:
     """Return the files of Hudi's timeline in a listing, as `numbered` lists them."""
-    names = [path for path in sorted(listing) if path.rpartition("/")[0] == folder]
-    return [listing[path] for path in names if "0" <= path[len(folder) + 1] < ":"]
+    parts = ((path, path.rpartition("/")) for path in sorted(listing))
+    return [listing[path] for path, (parent, _, name) in parts if parent == folder and is_numbered(name)]
 
 
 def _timeline(folder: str, listing: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
@@ -193,9 +193,10 @@ def _timeline(folder: str, listing: Iterable[str]) -> list[tuple[str, TimelineFi
 
 
 def superfluous(moment: Moment, kept: set[str], listing: Iterable[str]) -> list[list[str]]:
-    """Return the obsolete objects of a copy, in groups in the order of removal; those of a group go in any order.
+    """Return the obsolete objects of a copy, in groups in the order of removal.
 
-    Each belongs to a finished instant, version or plan, so no concurrent copy or later write needs it.
+    Each belongs to a finished instant, version or plan, so no concurrent copy or later write needs it. A group
+    has no order.
     """
     obsolete = [path for path in listing if path not in kept]
     folder, value = moment.projector.folder, moment.value

@@ -29,7 +29,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep
 from crdt_mor.events.session import Session
-from crdt_mor.ground.clock import monotonic_ms
+from crdt_mor.ground.clock import Looks
 from crdt_mor.ground.observing_events import PartEvent, PlanEvent
 from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
 from crdt_mor.hudi import adoption
@@ -100,6 +100,11 @@ def look(session: Session, require: Callable[[Session], None]) -> Look:
         return Look(session.tail())
     known = session.known_tail()
     tail, replies = _beside(session, session.tail, (), partial(require, session), session.store.now_ms)
+    return _look_of(known, tail, replies)
+
+
+def _look_of(known: Timeline, tail: Timeline, replies: Replies) -> Look:
+    """replies: count only if the known value is the newest."""
     return Look(tail, replies if tail.version == known.version else {})
 
 
@@ -185,7 +190,7 @@ def is_of_files(error: BaseException) -> bool:
 
 
 def execute(session: Session, service: Service[P], plan: P, *, completes: bool = False) -> Executed[P]:
-    """Write a plan's outputs, or find those of another executor. A cancelled plan leaves none.
+    """Write a plan's outputs, or find another executor's. A cancelled plan leaves none.
 
     completes: this process completes the plan next.
     """
@@ -196,13 +201,11 @@ def execute(session: Session, service: Service[P], plan: P, *, completes: bool =
     # A few parts share all threads; with many parts, more threads would only use more memory.
     threads = max(1, THREADS // max(1, len(parts)))
 
-    looked_ms = monotonic_ms(session.environment)
+    looks = Looks(session.environment, LOOK_KEPT_MS)
+    looks.is_due()
 
     def outcome(part: P) -> list[DataFile] | CrdtMorError:
-        nonlocal looked_ms
-        now_ms = monotonic_ms(session.environment)
-        if now_ms is None or looked_ms is None or now_ms - looked_ms > LOOK_KEPT_MS:
-            looked_ms = now_ms
+        if looks.is_due():
             session.tail()
         try:
             return _execute_part(session, service, part, threads, len(parts))
@@ -268,7 +271,7 @@ def _kept(session: Session, plan: P, executed: Executed[P], *, lists: bool) -> E
         session.tail()  # the known tail still has the plan, and `complete` trusts it
         return replace(executed, files=[])
     _remove_erased(session, session.remember(tail), plan.barrier, executed.files)
-    return replace(executed, look=Look(tail, replies if tail.version == known.version else {}))
+    return replace(executed, look=_look_of(known, tail, replies))
 
 
 def look_before_completion(session: Session, plan: P) -> Look | None:
@@ -277,7 +280,7 @@ def look_before_completion(session: Session, plan: P) -> Look | None:
         return None
     known = session.known_tail()
     tail, replies = _beside(session, partial(session.run, look_once(known)), _reads(known, plan))
-    return Look(session.remember(tail), replies if tail.version == known.version else {})
+    return _look_of(known, session.remember(tail), replies)
 
 
 def _reads(known: Timeline, plan: P) -> list[Read]:

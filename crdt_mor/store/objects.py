@@ -24,7 +24,7 @@ from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import CLOCKS, folder_path, in_hoodie, object_path
-from crdt_mor.store.protocol import Bucket, Content, Durable, Stat, Store
+from crdt_mor.store.protocol import Bucket, Content, Durable, Stat, Store, is_numbered
 from crdt_mor.store.puts import Puts
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
@@ -142,7 +142,7 @@ class ObjectStore:
                 if paths and is_ordered and paths[-1] >= f"{start}:" and paths == sorted(paths):
                     break
             names = ((meta["path"].removeprefix(start), meta) for meta in found)
-            return [meta for name, meta in names if "0" <= name < ":" and "/" not in name]
+            return [meta for name, meta in names if is_numbered(name) and "/" not in name]
 
         found = self._requests.send("list", folder, pages)
         return self._stats([] if isinstance(found, Failure) else found)

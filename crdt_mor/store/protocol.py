@@ -178,7 +178,11 @@ def numbered(store: Store, folder: str) -> list[Stat]:
     """Return objects directly in `folder` with names that begin with a digit. Others cost a bucket at most a page."""
     if is_bucket(store):
         return store.numbered(folder)
-    return [stat for stat in store.list(folder) if "0" <= stat.path.rpartition("/")[2] < ":"]
+    return [stat for stat in store.list(folder) if is_numbered(stat.path.rpartition("/")[2])]
+
+
+def is_numbered(name: str) -> bool:
+    return "0" <= name < ":"
 
 
 def afterwards(store: Store, call: Callable[[], None]) -> None:
