@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "payloads": {"crdt_mor", "errors"},  # each is a model for a customer's own
     "telemetry": {"crdt_mor", "errors"},  # an observer like any other
     "pyspark_crdt_mor": {"readers"},  # where Spark looks for the format
+    "cdc": {"crdt_mor", "errors"},  # a feed's changes become writes of the public API
     "readers": {"crdt_mor", "errors"},  # if a reader needs more, the public API lacks something
 }
 
@@ -75,6 +76,7 @@ LIBRARIES: dict[str, set[str]] = {
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},
     "pyspark_crdt_mor": set(),
+    "cdc": {"fastavro", "polars", "pyarrow"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 

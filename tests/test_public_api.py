@@ -150,7 +150,7 @@ MEMBERS = {
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
-    "Transaction": "append delete delete_partitions merge move overwrite scan truncate update upsert",
+    "Transaction": "append delete delete_partitions merge move overwrite requested_at scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
     "to_reader unopened version",

@@ -157,6 +157,11 @@ class Transaction:
         if isinstance(committed.completion, Completion) and not committed.repeated:
             upkeep_after(self._session, committed.value, committed.completion)
 
+    @property
+    def requested_at(self) -> InstantTime | None:
+        """The block's place among the writes of a key, from its begin on; None for a repeated token."""
+        return None if self._write is None else self._write.begun.requested
+
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """Append rows in this commit; see `Table.append`."""
         if (write := self._open_for_more("append")) is not None:

@@ -4,8 +4,7 @@
     number   zigzag varint                         binary   length as a varint, bytes
     list     (length << 4 | kind) items            bool     as a field its kind is the value; in a list it is a byte
 
-A struct is decoded without knowledge of its fields, so that fields of newer Parquet releases are kept. Decoding and
-encoding returns the same bytes, because Parquet's writers order fields by number.
+A struct is decoded without knowledge of its fields, so that fields of newer Parquet releases are kept.
 
 Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
 """

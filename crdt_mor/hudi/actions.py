@@ -18,9 +18,6 @@ completion: a late helper of a cancelled plan cannot make the table unreadable.
 Hudi's readers must know open compactions, since a barrier opens file slices. Hudi's writers execute open cleans, and
 fail at foreign paths, so a clean appears when completed. Hudi's writers also roll back or execute unfinished instants.
 So an instant of one event puts its completed file first, and appears ended wherever the process dies.
-
-To add a service: add a row here and a `Service`, and raise `FORMAT` of the timeline value, since older releases take
-every plan for a compaction.
 """
 
 from __future__ import annotations

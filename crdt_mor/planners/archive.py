@@ -1,22 +1,15 @@
 """Choose the instants that may leave Hudi's active timeline for its history. See docs/design/clean-archive-sweep.md.
 
-Hudi's readers learn commits and completion times from the *names* in the active timeline. They assume that every older
-instant is committed, and was completed when it was requested. An archiving takes a prefix of the instants in request
-order. An instant T may go only if both assumptions give the right rows:
+Hudi's readers take every older instant for committed, and for completed when it was requested. An archiving takes a
+prefix of the instants in request order, up to an instant T for which that is right:
 
- (a) every pending write and open plan was requested after T's completion. Otherwise T would leave a hole, and files of
-     pending instants would be older than an archived name.
- (b) each log file of T lies in a file group with a completed base file whose barrier is after T's completion. No reader
-     opens the log then. Base files need no condition: their names tell the slice; a carry has its base file's instant.
- (c) given-up instants before T are forgotten, after a listing has shown that their files are gone. Readers would take
-     them for committed.
- (d) the version that published T is deleted. A stalled helper then removes its files at or below the watermark.
+ (a) every pending write and open plan was requested after T's completion;
+ (b) each log file of T lies in a file group with a completed base file whose barrier is after T's completion;
+ (c) given-up instants before T are forgotten, after a listing without their files;
+ (d) the version that published T is deleted, so a stalled helper removes its files at or below the watermark.
 
-Instants completed after a savepoint stay, so that the table can be restored to it; (b) must hold for the base files at
-the savepoint.
-
-The prefix also ends before instants that Hudi saved, that replaced file groups, or that only the directory contains.
-The newest commits stay for Hudi's incremental readers.
+Instants completed after a savepoint stay, and (b) must hold for its base files. The prefix also ends before instants
+that Hudi saved, that replaced file groups, or that only the directory contains, and before the newest commits.
 """
 
 from __future__ import annotations

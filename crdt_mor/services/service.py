@@ -1,12 +1,9 @@
 """Schedule, execute, complete and cancel the plans of every service.
 
-    schedule   one event; the plan is a pure function of the event's previous value, and is frozen whole
-    execute    by any number of processes at once, in parts or whole; the plan names each output, which is put if absent
-    complete   one event; the first counts, and later ones find the plan completed
-    cancel     one event; the outputs are removed, and a later completion is refused
-
-So any process can finish the plan of a dead one. A service adds a pure planner, an executor, and a row in
-`hudi.actions`.
+schedule   one event; the plan is a pure function of the event's previous value, and is frozen whole
+execute    by any number of processes at once, in parts or whole; the plan names each output, which is put if absent
+complete   one event; the first counts, and later ones find the plan completed
+cancel     one event; the outputs are removed, and a later completion is refused
 """
 
 from __future__ import annotations

@@ -1,17 +1,9 @@
 """A distributed write: many processes stage its rows for a single commit. See docs/design/job.md.
 
-    driver    plan      check the columns and grow the schema, before anything runs; nothing has begun yet
+    driver    plan      check the columns and grow the schema
     tasks     stage     the first task begins the write, the others join it by its ticket; each puts whole log files
                         below `.hoodie/.crdt_mor/staged`, and returns a receipt
-    driver    complete  give the files of the receipts their final names, and publish the commit
-
-Hudi's readers show every log file of a completed instant by its name, so no task writes under a final name. Files of
-failed, repeated or late tasks lie where no reader looks; the end of the write or a later sweep removes them.
-
-The write begins with its first task, because nobody could refresh its heartbeat before. A job begins once, and after
-its commit every call returns that commit.
-
-Drivers may run at once. So a driver first *takes the write over* by an event, and its number is in its files' names.
+    driver    complete  take the write over, give the files their final names, and publish the commit
 
 A commit puts one log file into a file group, with each key at most once (`write.job_files`). An overwrite stages base
 files instead (`write.job_overwrite`).

@@ -1,12 +1,9 @@
 """Try a small write as one event, alone or in a group, without ever being pending.
 
-    1. follow    the newest version known to this process, and a later time
-    2. collect   check and key the statements, as in a write that has begun (statements.py)
-    3. commit    make the log files in memory; `events.one_event` puts them and the version
-    4. post      if other processes interfere, post the write, to be committed with theirs (`events.group`)
-
-`planners.way` chooses: first by the size of the rows, again by their file groups, and again after a lost race. If the
-write must begin, nothing of it is left (`open_write`).
+1. follow    the newest version known to this process, and a later time
+2. collect   check and key the statements, as in a write that has begun (statements.py)
+3. commit    make the log files in memory; `events.one_event` puts them and the version
+4. post      if other processes interfere, post the write, to be committed with theirs (`events.group`)
 """
 
 from __future__ import annotations

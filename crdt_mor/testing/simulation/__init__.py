@@ -1,12 +1,9 @@
 """Simulated lives of a table: the real engine over a failing store, jumping clocks and dying processes.
 
-    simulate(1000)                     a thousand runs; the first failing run is shortened and told
-    run_seed(7)                        one run, always the same, to the byte of its `digest`
-    shrink(outcome)                    the shortest found plan that breaks the same promise
-    INVARIANTS                         the promises, by name
-
-A seed stands for a `Plan` (plan.py): settings of a table and actions. A `World` runs them (world.py) over one disk
-(machine.py), each perhaps in a pause of another. A `Ledger` records the writes and derives the rows (ledger.py).
+simulate(1000)                     a thousand runs; the first failing run is shortened and told
+run_seed(7)                        one run, always the same, to the byte of its `digest`
+shrink(outcome)                    the shortest found plan that breaks the same promise
+INVARIANTS                         the promises, by name
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""Make the statements of a transaction from folded changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import Table, Transaction
+from crdt_mor.cdc.folding import Address, Folded, Last
+from crdt_mor.cdc.values import column
+from crdt_mor.errors import SchemaMismatchError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    schema: pa.Schema
+    address: Sequence[str]
+    ordering: str | None
+    partial: bool
+
+    @classmethod
+    def of(cls, table: Table) -> Target:
+        config = table.config
+        address = tuple(dict.fromkeys((*config.key, *config.partition_by)))
+        return cls(table.schema, address, config.ordering, config.merge.startswith("partial_update"))
+
+    def type_of(self, name: str) -> pa.DataType | None:
+        place = self.schema.get_field_index(name)
+        return None if place < 0 else self.schema.field(place).type
+
+
+def write(tx: Transaction, target: Target, folded: Folded) -> None:
+    written = {address: last for address, last in folded.keys.items() if last.row is not None}
+    _complete_moved(tx, target, written)
+    frames = [*_frames(target, written)]
+    if folded.truncations:
+        if frames:
+            tx.overwrite(_joined(frames), schema_mode="merge")
+        else:
+            tx.truncate()
+        return
+    deletes = {address: last for address, last in folded.keys.items() if _needs_delete(last, target)}
+    if deletes:
+        tx.delete(_keys(target, deletes))
+    for frame in frames:
+        tx.upsert(frame, schema_mode="merge")
+
+
+def _needs_delete(last: Last, target: Target) -> bool:
+    """Return True also for a partial row that starts afresh."""
+    return last.row is None or (target.partial and last.deleted_at is not None)
+
+
+def _keys(target: Target, deletes: Mapping[Address, Last]) -> pa.Table:
+    columns = {
+        name: column(name, [address[place] for address in deletes], target.type_of(name), None)
+        for place, name in enumerate(target.address)
+    }
+    if target.ordering is not None and target.ordering not in columns:
+        orders = [last.deleted_at for last in deletes.values()]
+        columns[target.ordering] = column(target.ordering, orders, target.type_of(target.ordering), None)
+    return pa.table(columns)
+
+
+def _complete_moved(tx: Transaction, target: Target, written: Mapping[Address, Last]) -> None:
+    """Take unchanged columns from the row under the old key."""
+    moved = {last.moved_from: last for last in written.values() if last.moved_from is not None}
+    if not moved or not target.partial:
+        return
+    keys = {name: pl.Series(name, [address[place] for address in moved]) for place, name in enumerate(target.address)}
+    condition = pl.all_horizontal(pl.col(name).is_in(values.implode()) for name, values in keys.items())
+    for row in tx.scan(filter=condition).to_arrow().to_pylist():
+        last = moved.get(tuple(row[name] for name in target.address))
+        if last is not None and last.row is not None:
+            last.row = {**row, **last.row}
+
+
+def _frames(target: Target, written: Mapping[Address, Last]) -> Iterator[pa.Table]:
+    """Yield a frame for each set of given columns."""
+    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
+    kinds: dict[str, pa.DataType] = {}
+    for last in written.values():
+        row = last.row
+        assert row is not None
+        if target.ordering is not None:
+            row.setdefault(target.ordering, last.order)
+        if not target.partial and not last.whole:
+            _require_whole(target, row)
+        kinds.update(last.types or {})
+        groups.setdefault(frozenset(row), []).append(row)
+    if not target.partial and groups:
+        every = {*target.schema.names}.union(*groups)
+        groups = {frozenset(every): [row for rows in groups.values() for row in rows]}
+    for names, rows in groups.items():
+        ordered = [*(n for n in target.schema.names if n in names), *sorted(names - {*target.schema.names})]
+        made = {n: column(n, [row.get(n) for row in rows], target.type_of(n), kinds.get(n)) for n in ordered}
+        yield pa.table({n: values for n, values in made.items() if not pa.types.is_null(values.type)})
+
+
+def _joined(frames: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(frames, promote_options="permissive")
+
+
+def _require_whole(target: Target, row: Mapping[str, Any]) -> None:
+    absent = [name for name in target.schema.names if name not in row and name != target.ordering]
+    if absent:
+        raise SchemaMismatchError(
+            "an update leaves out unchanged columns, and this table takes whole rows: create it with "
+            "merge=PartialUpdate(), or set REPLICA IDENTITY FULL. If the source dropped the columns, drop them here "
+            f"too. missing={absent}"
+        )

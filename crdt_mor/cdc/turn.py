@@ -1,0 +1,89 @@
+"""Commit the changes of a source once, also if several processes apply it.
+
+After its begin a write looks for earlier unfinished writes of the source. It gives way to them, or rolls them back
+after a while, and begins anew. So the last token cannot grow before its end. A rolled-back process waits twice
+as long the next time: two slow ones cannot stop each other for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow.compute as pc
+
+from crdt_mor import Commit, InvalidInputError, Table, TokenOrderError, Transaction
+from crdt_mor.errors import WriterExpiredError
+
+LOOK_EVERY_S = 0.02
+
+
+class _GivesWay(Exception):  # noqa: N818
+    def __init__(self, earlier: str | None = None) -> None:
+        self.earlier = earlier
+
+
+@dataclass(slots=True)
+class Turn:
+    table: Table
+    source: str
+    wait: timedelta
+
+    def last(self) -> int | None:
+        tokens = self.table.inspect.tokens()
+        found = tokens.filter(pc.field("application") == self.source)["number"]
+        return found[0].as_py() if len(found) else None
+
+    def commit(self, position: int, last: int | None, write: Callable[[Transaction], None]) -> Commit | None:
+        """Commit the statements of `write` as the changes after `last`; None if `last` has moved meanwhile."""
+        waited = timedelta()
+        while True:
+            try:
+                with self.table.transaction(token=(self.source, position)) as tx:
+                    if tx.commit is not None:
+                        return None
+                    self._require_first(tx)
+                    if self.last() != last:
+                        raise _GivesWay
+                    write(tx)
+            except TokenOrderError:
+                return None
+            except WriterExpiredError:
+                self.wait *= 2
+                return None
+            except _GivesWay as way:
+                if way.earlier is None:
+                    return None
+                waited = self._wait_for(way.earlier, waited)
+                continue
+            return _new_commit(tx)
+
+    def _require_first(self, tx: Transaction) -> None:
+        own = tx.requested_at
+        assert own is not None
+        earlier = [instant for instant in self._pending() if instant < own]
+        if earlier:
+            raise _GivesWay(earlier[0])
+
+    def _pending(self) -> list[str]:
+        pending = self.table.inspect.pending()
+        found: list[str] = pending.filter(pc.field("application") == self.source)["requested_at"].to_pylist()
+        return found
+
+    def _wait_for(self, instant: str, waited: timedelta) -> timedelta:
+        pause = timedelta(seconds=LOOK_EVERY_S)
+        while instant in self._pending():
+            if waited >= self.wait:
+                try:
+                    self.table.maintenance.roll_back(instant)
+                except InvalidInputError:
+                    continue
+                return timedelta()
+            self.table.environment.sleep(LOOK_EVERY_S * (1 + self.table.environment.jitter()))
+            waited += pause
+        return waited
+
+
+def _new_commit(tx: Transaction) -> Commit | None:
+    return None if tx.commit is None or tx.commit.repeated else tx.commit

@@ -1,0 +1,177 @@
+"""`apply` writes the changes of a feed once, and whole transactions."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.cdc import Change, apply
+from crdt_mor.store import MemoryStore
+from crdt_mor.testing import SimulatedEnvironment
+from tests.cdc.feeds import TRUNCATE, begin, commit, delete, insert, transaction, update
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())])
+
+
+def table_of(schema: pa.Schema = SCHEMA, **options: Any) -> mor.Table:
+    opening = mor.Opening(store=MemoryStore(), environment=SimulatedEnvironment())
+    return mor.Table.create("orders", schema, key=options.pop("key", "id"), opening=opening, buckets=1, **options)
+
+
+def rows(table: mor.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def test_all_changes_of_a_batch_are_one_commit() -> None:
+    table = table_of()
+    done = apply(
+        table,
+        [
+            *transaction(10, insert(id=1, name="a", note="x"), insert(id=2, name="b", note="y")),
+            *transaction(20, update({"id": 1}, id=1, name="A", note="x"), delete(id=2)),
+        ],
+        source="slot",
+    )
+    assert (done.rows, done.deletes, done.positions) == (1, 1, {"slot": 20})
+    assert rows(table) == [{"id": 1, "name": "A", "note": "x"}]
+    assert table.inspect.tokens()["number"].to_pylist() == [20]
+    assert len(table.history()) == 1
+
+
+def test_a_repeated_event_counts_once() -> None:
+    table = table_of()
+    first = transaction(10, insert(id=1, name="a", note="x"))
+    second = transaction(20, update({"id": 1}, id=1, name="b", note="x"))
+    apply(table, first + second, source="slot")
+    version = table.version
+    assert apply(table, first, source="slot").skipped == 1
+    assert table.version == version
+    again = apply(table, [*second, *transaction(30, insert(id=2, name="c", note="z"))], source="slot")
+    assert (again.skipped, again.rows, again.positions) == (1, 1, {"slot": 30})
+
+
+def test_a_transaction_without_its_end_is_left_for_the_next_call() -> None:
+    table = table_of()
+    cut = [begin(20), insert(id=2, name="b", note="y")]
+    done = apply(table, [*transaction(10, insert(id=1, name="a", note="x")), *cut], source="slot")
+    assert done.positions == {"slot": 10}
+    assert list(done.left) == cut
+    assert len(rows(table)) == 1
+    done = apply(table, [*done.left, insert(id=3, name="c", note="z"), commit(20)], source="slot")
+    assert (done.positions, done.left) == ({"slot": 20}, ())
+    assert [row["id"] for row in rows(table)] == [1, 2, 3]
+
+
+def test_the_end_of_a_transaction_without_its_begin_is_refused() -> None:
+    with pytest.raises(mor.InvalidInputError, match="begin is missing"):
+        apply(table_of(), [insert(id=1, name="a", note="x"), commit(10)], source="slot")
+
+
+def test_a_transaction_of_other_tables_moves_the_position_without_a_commit() -> None:
+    table = table_of()
+    version = table.version
+    assert apply(table, transaction(10), source="slot").positions == {"slot": 10}
+    assert table.version == version
+
+
+def test_a_truncation_removes_all_earlier_rows_in_the_commit_of_the_later_ones() -> None:
+    table = table_of()
+    apply(table, transaction(10, insert(id=1, name="a", note="x"), insert(id=2, name="b", note="x")), source="slot")
+    done = apply(
+        table,
+        transaction(20, insert(id=3, name="c", note=""), TRUNCATE, insert(id=1, name="n", note="")),
+        source="slot",
+    )
+    assert (done.truncations, done.rows) == (1, 1)
+    assert rows(table) == [{"id": 1, "name": "n", "note": ""}]
+    apply(table, transaction(30, TRUNCATE), source="slot")
+    assert rows(table) == []
+    assert apply(table, transaction(30, TRUNCATE), source="slot").truncations == 0
+
+
+def test_a_new_value_of_the_key_is_a_delete_and_a_row() -> None:
+    table = table_of()
+    apply(table, transaction(10, insert(id=1, name="a", note="x")), source="slot")
+    done = apply(table, transaction(20, update({"id": 1}, id=7, name="a", note="x")), source="slot")
+    assert (done.rows, done.deletes) == (1, 1)
+    assert rows(table) == [{"id": 7, "name": "a", "note": "x"}]
+
+
+def test_an_omitted_column_is_unchanged_under_partial_updates() -> None:
+    table = table_of(merge=mor.PartialUpdate())
+    apply(table, transaction(10, insert(id=1, name="a", note="long")), source="slot")
+    apply(table, transaction(20, update({"id": 1}, id=1, name="b")), source="slot")
+    assert rows(table) == [{"id": 1, "name": "b", "note": "long"}]
+    apply(table, transaction(30, update({"id": 1}, id=2, name="c")), source="slot")
+    assert rows(table) == [{"id": 2, "name": "c", "note": "long"}]
+
+
+def test_a_row_after_its_delete_keeps_nothing() -> None:
+    table = table_of(merge=mor.PartialUpdate())
+    apply(table, transaction(10, insert(id=1, name="a", note="long")), source="slot")
+    apply(table, transaction(20, delete(id=1), insert(id=1, name="b")), source="slot")
+    assert rows(table) == [{"id": 1, "name": "b", "note": None}]
+
+
+def test_a_table_of_whole_rows_takes_omitted_columns_from_the_batch_or_the_old_row() -> None:
+    table = table_of()
+    event = transaction(10, insert(id=1, name="a", note="long"), update({"id": 1}, id=1, name="b"))
+    apply(table, event, source="slot")
+    apply(table, transaction(20, update({"id": 1, "name": "b", "note": "long"}, id=1, name="c")), source="slot")
+    assert rows(table) == [{"id": 1, "name": "c", "note": "long"}]
+    with pytest.raises(mor.errors.SchemaMismatchError, match=r"PartialUpdate\(\), or set REPLICA IDENTITY FULL"):
+        apply(table, transaction(30, update({"id": 1}, id=1, name="d")), source="slot")
+
+
+def test_a_new_column_is_added_with_the_sources_type() -> None:
+    table = table_of()
+    apply(table, transaction(10, insert(id=1, name="a", note="x")), source="slot")
+    apply(table, transaction(20, insert(id=2, name="b", note="y", more=5)), source="slot")
+    assert table.schema.field("more").type == pa.int32()
+    assert [row["more"] for row in rows(table)] == [None, 5]
+
+
+def test_values_follow_the_columns_types() -> None:
+    columns = [("price", pa.decimal128(10, 2)), ("at", pa.timestamp("us", "UTC"))]
+    table = table_of(pa.schema([("id", pa.int64()), *columns, ("tags", pa.list_(pa.string())), ("raw", pa.binary())]))
+    event = insert(id=1, price=0.1, at="2018-03-27 11:58:28.988414+00", tags='{a,"b, c",NULL}', raw="00ff")
+    text = json.dumps(event).replace("0.1", "12345678.10")
+    apply(table, [json.dumps(begin(10)), text, json.dumps(commit(10))], source="slot")
+    at = datetime(2018, 3, 27, 11, 58, 28, 988414, UTC)
+    assert rows(table) == [
+        {"id": 1, "price": Decimal("12345678.10"), "at": at, "tags": ["a", "b, c", None], "raw": b"\x00\xff"}
+    ]
+
+
+def test_the_ordering_column_is_the_position_unless_the_row_has_it() -> None:
+    schema = SCHEMA.append(pa.field("lsn", pa.int64()))
+    table = table_of(schema, ordering="lsn")
+    apply(table, transaction(10, insert(id=1, name="a", note="x")), source="slot")
+    apply(table, transaction(20, delete(id=1)), source="slot")
+    late = Change("u", 3, "another", row={"id": 1, "name": "late", "note": "", "lsn": 15}, whole=True)
+    apply(table, [late])
+    assert rows(table) == []
+    apply(table, transaction(30, insert(id=1, name="b", note="x")), source="slot")
+    assert rows(table) == [{"id": 1, "name": "b", "note": "x", "lsn": 30}]
+
+
+def test_events_of_two_tables_are_refused() -> None:
+    other = insert(id=1, name="a", note="x") | {"table": "users"}
+    with pytest.raises(mor.InvalidInputError, match=r"several tables.*public\.orders.*public\.users"):
+        apply(table_of(), transaction(10, insert(id=1, name="a", note="x"), other), source="slot")
+
+
+def test_an_unfinished_apply_of_a_dead_process_is_rolled_back_after_a_while() -> None:
+    table = table_of()
+    table.transaction(token=("slot", 10)).__enter__().upsert(pa.table({"id": [1], "name": ["dead"], "note": [""]}))
+    first = table.environment.now_ms()
+    apply(table, transaction(10, insert(id=1, name="a", note="x")), source="slot", wait=timedelta(seconds=3))
+    assert 3_000 <= table.environment.now_ms() - first < 10_000
+    assert rows(table) == [{"id": 1, "name": "a", "note": "x"}]
+    assert table.inspect.pending().num_rows == 0
