@@ -50,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.laws.check import check_laws
     from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
     from crdt_mor.model.points import Point, parse_point
+    from crdt_mor.read.assignments import NULL
     from crdt_mor.write.statements import SchemaMode
 
     __version__: str
@@ -86,6 +87,7 @@ _NAMES = {
     "laws.check": ("check_laws",),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
     "model.points": ("Point", "parse_point"),
+    "read.assignments": ("NULL",),
     "write.statements": ("SchemaMode",),
 }
 """The public names of each module that the root exports."""
@@ -122,6 +124,7 @@ if not _typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
 
 
 __all__ = [
+    "NULL",
     "ArrowArray",
     "ArrowDataset",
     "ArrowSchema",

@@ -45,10 +45,11 @@ def made(
     info: Mapping[str, str] | None = None,
     token: tuple[str, int] | None = None,
     plain: bool = False,
+    nulls: tuple[str, ...] = (),
 ) -> Post:
     """A whole write that another process would post: one statement on a table, of columns under stored names."""
     session, tail = session_of(table), tail_of(table)
-    stored = RowsStatement(statement, rows, plain=plain)
+    stored = RowsStatement(statement, rows, plain=plain, nulls=nulls)
     checked = Statements(session.config, tail, EPOCH).check(stored)
     said = tuple((info or {}).items())
     author = Author(application_of(said, token) or "other", host, next(_NUMBERS), said)
@@ -82,10 +83,12 @@ def post(
     info: Mapping[str, str] | None = None,
     token: tuple[str, int] | None = None,
     plain: bool = False,
+    nulls: tuple[str, ...] = (),
     number: int | None = None,
 ) -> PostName:
     """Post a write of another process, which fits the table as it is; each is posted at a time of its own."""
-    return put(table, made(table, rows, statement, host=host, info=info, token=token, plain=plain), number=number)
+    post = made(table, rows, statement, host=host, info=info, token=token, plain=plain, nulls=nulls)
+    return put(table, post, number=number)
 
 
 def _is_post(path: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from crdt_mor.api.create import names_of
+from crdt_mor.api.statements import names_of
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events import alteration as events
 from crdt_mor.events.session import Session

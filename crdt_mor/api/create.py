@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
+from crdt_mor.api.statements import names_of
 from crdt_mor.columns.names import created
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
@@ -199,13 +200,6 @@ def in_stored_names(
         config = renamed_config(config, odd)
         layout = layout.renamed(lambda name: odd.get(name, name))
     return config, layout, TableSchema.of(stored), odd
-
-
-def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    found = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
-    if not all(isinstance(name, str) for name in found):
-        raise InvalidInputError(f"column names must be a string or a list of strings. got={names!r}")
-    return found
 
 
 def default_name(uri: str | os.PathLike[str]) -> str:

@@ -81,11 +81,6 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
         for name in names:
             if name in refused:
                 raise InvalidInputError(f"a column cannot be erased alone: erase the row, as {reason}. column={name}")
-    if config.merge.partial and config.merge.nulls == "keep":
-        raise InvalidInputError(
-            "PartialUpdate(nulls='keep') ignores nulls, so no column can be erased alone: "
-            f"erase the row. columns={names}"
-        )
     return list(dict.fromkeys(names))
 
 

@@ -23,6 +23,7 @@ from crdt_mor.write.merge_into_plan import Action, Clause, Kind, MergePlan
 from crdt_mor.write.named import NamedStatements, shown_config, text_types
 from crdt_mor.write.reading import Read, Reading
 from crdt_mor.write.statements import RowsStatement
+from crdt_mor.write.update import set_exactly
 
 if TYPE_CHECKING:
     from crdt_mor.write import merge_into as merging
@@ -179,7 +180,7 @@ def merge_rows(plan: MergePlan, statements: NamedStatements) -> Reading[Merged]:
     for gone in outcome.deletes:
         statements.add(RowsStatement("DELETE", gone))
     for rows in (*outcome.rows, *outcome.moved):
-        statements.add(RowsStatement("UPSERT", rows, are_kept=True))
+        statements.add(set_exactly(rows, statements))
     if outcome.inserted is not None:
         statements.add(RowsStatement("INSERT", outcome.inserted))
     if outcome.moved and config.merge.ordering is not None:

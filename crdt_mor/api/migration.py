@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from crdt_mor.api.create import Merge, merge_spec, names_of, put_properties
+from crdt_mor.api.create import Merge, merge_spec, put_properties
 from crdt_mor.api.create_again import require_layout
+from crdt_mor.api.statements import names_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CheckpointExpiredError,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from crdt_mor.api.create import names_of
 from crdt_mor.api.scan import Scan
+from crdt_mor.api.statements import names_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rules as events

@@ -85,6 +85,13 @@ def check_mode(mode: SchemaMode) -> SchemaMode:
     return mode
 
 
+def names_of(names: str | Collection[str]) -> tuple[str, ...]:
+    found = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidInputError(f"column names must be a string or a list of strings. got={names!r}")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class KeysStatement:
     """A delete by key values. plain: as in `Table.delete`."""

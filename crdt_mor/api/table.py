@@ -20,7 +20,6 @@ from crdt_mor.api.create import (
     default_name,
     in_stored_names,
     merge_spec,
-    names_of,
     new_properties,
     payloads_there,
     put_properties,
@@ -32,6 +31,7 @@ from crdt_mor.api.create_again import CreateArguments, start
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.opening import Opening, opened_with
+from crdt_mor.api.statements import names_of
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites

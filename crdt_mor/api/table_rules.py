@@ -31,7 +31,7 @@ def rules_to_make(
     """Return a new table's rules, with stored names; `odd` maps user-visible names to different stored names."""
     if not (not_null or check or default):
         return ()
-    from crdt_mor.api.create import names_of
+    from crdt_mor.api.statements import names_of
     from crdt_mor.write.named import shown_config
     from crdt_mor.write.rules import rules_in_stored_names
 

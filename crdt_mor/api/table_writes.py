@@ -16,6 +16,7 @@ from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.statements import (
     WAIT,
     KeysStatement,
+    names_of,
     require_delete,
     require_elsewhere,
     require_isolation,
@@ -84,6 +85,7 @@ class TableWrites:
         data: Data,
         *,
         schema_mode: SchemaMode = "strict",
+        nulls: str | Collection[str] = (),
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
@@ -95,6 +97,7 @@ class TableWrites:
                 a temporary file, see `Opening`. Columns added after the table's creation may be
                 omitted: they become null, or stay unchanged under `PartialUpdate`.
             schema_mode: "merge" adds new columns and widens types without loss, unless the write is refused.
+            nulls: columns whose nulls are written as null, also under `PartialUpdate(nulls="keep")`.
             token: (application, number) with growing numbers; a repeated token writes nothing and returns the first
                 commit.
             commit_info: texts for `history`, at most 4 KiB as JSON. Known keys: `message`, and `application` (by
@@ -107,7 +110,7 @@ class TableWrites:
             [('a', 10), ('b', 2), ('c', 3)]
         """
         require_statement(data, schema_mode)
-        return self._commit_rows("UPSERT", data, schema_mode, token, commit_info)
+        return self._commit_rows("UPSERT", data, schema_mode, token, commit_info, names_of(nulls))
 
     def delete(
         self,
@@ -178,8 +181,9 @@ class TableWrites:
         mode: SchemaMode,
         token: tuple[str, int] | None,
         commit_info: Mapping[str, str] | None,
+        nulls: tuple[str, ...] = (),
     ) -> Commit:
-        statement = partial(RowsStatement, kind, mode=mode)
+        statement = partial(RowsStatement, kind, mode=mode, nulls=nulls)
         with reading_rows(self._session, data, statement) as read:
             return commit_rows(self._session, read, token, commit_info)
 

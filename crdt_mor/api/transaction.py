@@ -16,7 +16,14 @@ from crdt_mor.api.early_read import EarlyRead
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.statements import KeysStatement, check_mode, check_token_form, require_delete, require_partitions
+from crdt_mor.api.statements import (
+    KeysStatement,
+    check_mode,
+    check_token_form,
+    names_of,
+    require_delete,
+    require_partitions,
+)
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import own_blocks
 from crdt_mor.events.session import Session
@@ -169,12 +176,12 @@ class Transaction:
             rows = read_data(data, statements.text_types)
             statements.add(RowsStatement("INSERT", rows, check_mode(schema_mode)))
 
-    def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
+    def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict", nulls: str | Collection[str] = ()) -> None:
         """Upsert rows in this commit; see `Table.upsert`. For one key, the later statement counts."""
         if (write := self._open_for_more("upsert")) is not None:
             statements = NamedStatements(write.statements)
             rows = read_data(data, statements.text_types)
-            statements.add(RowsStatement("UPSERT", rows, check_mode(schema_mode)))
+            statements.add(RowsStatement("UPSERT", rows, check_mode(schema_mode), nulls=names_of(nulls)))
 
     def delete(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -55,6 +56,9 @@ def upsert(
     uri: Uri,
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
+    nulls: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns whose nulls are written where others leave the value.")
+    ] = None,
     how: Reading = READING,
     named: Named = UNNAMED,
     output: Form = Output.text,
@@ -63,7 +67,7 @@ def upsert(
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, output)
+    _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, output, inputs.split_names(nulls) or ())
 
 
 def update(
@@ -152,6 +156,7 @@ def _write_files(
     how: Reading,
     named: Named,
     output: Output,
+    nulls: Sequence[str] = (),
 ) -> None:
     check_files(files)
     table = inputs.opened(uri)
@@ -161,7 +166,7 @@ def _write_files(
             if verb is Verb.append:
                 tx.append(rows, schema_mode=schema_mode.value)
             elif verb is Verb.upsert:
-                tx.upsert(rows, schema_mode=schema_mode.value)
+                tx.upsert(rows, schema_mode=schema_mode.value, nulls=nulls)
             else:
                 tx.delete(rows, plain=plain)
     say(tx.commit, output, len(files))

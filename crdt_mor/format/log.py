@@ -11,6 +11,7 @@ with path and offset. A block's content is a view into the file, not a copy.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ _LONG: Final = struct.Struct(">q")
 _ROLLBACK_COMMAND: Final = "0"
 _ENCRYPTED: Final = b"PARE"
 """The end of a Parquet file with an encrypted footer."""
+_NULLS: Final = ',"crdt_mor.nulls":'
+"""Before the end of a row block's Avro schema: the columns in which a null is set, where others leave the value."""
 _ORDERED: Final = ',"crdt_mor.ordered":true}'
 """The end of a delete block's Avro schema if all its ordering values count."""
 
@@ -84,9 +87,22 @@ class LogBlock:
         return self.schema.endswith(_ORDERED)
 
     @property
+    def nulls(self) -> tuple[str, ...]:
+        """The columns in which a null is set, where others leave the value."""
+        _, mark, names = self.schema.rpartition(_NULLS)
+        try:
+            found = json.loads(names.removesuffix("}")) if mark else []
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise _damaged(self.path, self.offset, f"columns with set nulls are not a list of names, found={names:.80}")
+        return tuple(found)
+
+    @property
     def record(self) -> str:
-        """The Avro schema without the mark of `ordered`."""
-        return self.schema.removesuffix(_ORDERED) + "}" if self.ordered else self.schema
+        """The Avro schema without the marks of `ordered` and `nulls`."""
+        head, mark, _ = self.schema.rpartition(_ORDERED if self.ordered else _NULLS)
+        return head + "}" if mark else self.schema
 
 
 # ---- write ---------------------------------------------------------------------------------------------------------
@@ -97,13 +113,19 @@ Buffers = list[bytes | memoryview]
 
 
 def parquet_block(
-    instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False
+    instant: InstantTime,
+    schema_json: str,
+    parquet: bytes | memoryview,
+    partial: bool = False,
+    nulls: Sequence[str] = (),
 ) -> Buffers:
     """Encode a block of rows.
 
     `parquet` is a whole file with the meta columns; `partial` if columns are missing. `schema_json` is the Avro schema
-    of its columns, the meta columns first.
+    of its columns, the meta columns first. `nulls`: the columns in which a null is set, where others leave the value.
     """
+    if nulls:
+        schema_json = f"{schema_json.rstrip().removesuffix('}')}{_NULLS}{json.dumps(nulls)}}}"
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
     if partial:
         headers[HeaderKey.IS_PARTIAL] = "true"

@@ -36,6 +36,7 @@ class DataBlock:
     """Rows of one commit: the bytes of a Parquet file, or a frame. Each key occurs at most once.
 
     given: the user columns that the rows set; None for all columns of the file. Only partial updates use it.
+    nulls: the columns in which a null sets null, if the table's nulls otherwise leave the value.
     unset: in a table with one of Hudi's partial update modes, the values that leave a column unchanged.
     own_times: each row has its own requested time in `_hoodie_commit_time`, instead of `instant`.
     continues: the block before it belongs to the same commit and file and shares no key with it.
@@ -49,6 +50,7 @@ class DataBlock:
     continues: bool = False
     height: int | None = None
     unset: tuple[str | None, ...] = ()
+    nulls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

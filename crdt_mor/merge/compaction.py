@@ -216,7 +216,8 @@ def _split(
             early = rows[COMMIT_TIME] < stable_before
             for side, part in ((below, rows.filter(early)), (above, rows.filter(~early))):
                 if part.height:
-                    side.append(DataBlock(str(part[COMMIT_TIME].max()), part, block.given, own_times=True))
+                    instant = str(part[COMMIT_TIME].max())
+                    side.append(DataBlock(instant, part, block.given, own_times=True, nulls=block.nulls))
         else:
             (below if block.instant < stable_before else above).append(block)
     return tuple(below), tuple(above)
@@ -268,5 +269,5 @@ def _carry(
                 instant = str(part.rows[COMMIT_TIME].max())
                 rows = rule.show(part.rows).sort(RECORD_KEY)
                 given = part.given and tuple(c for c in rows.columns if c not in META_COLUMNS)
-                result.append(DataBlock(instant, rows, given, own_times=True))
+                result.append(DataBlock(instant, rows, given, own_times=True, nulls=part.nulls))
     return sorted(result, key=lambda block: block.instant)

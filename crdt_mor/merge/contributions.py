@@ -9,8 +9,8 @@ Decisions use the narrow lines. The wide rows are collected once, by position, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ class Contributions:
     """The rows, deletes and lines of blocks, see the module.
 
     given: for each column, a mask of the rows whose block sets it; for the rule `columns` only.
+    nulls: for some columns, a mask of the rows in which a null sets null; only if other nulls leave the value.
     """
 
     rows: pl.DataFrame
@@ -59,6 +60,7 @@ class Contributions:
     lines: pl.DataFrame
     given: dict[str, np.ndarray]
     sizes: tuple[int, ...] = ()
+    nulls: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
@@ -171,7 +173,8 @@ def gather(
     if only_keys is not None and narrow is None and rule.kind == "columns":
         lines = lines.filter(only_keys.meets(lines[LINE_KEY]))
     given = _given(data, heights, wanted, rule) if rule.kind == "columns" else {}
-    return Contributions(rows, _deletes(blocks), lines, given, sizes if sized else ())
+    nulls = _nulls(data, heights, given) if rule.nulls == "keep" else {}
+    return Contributions(rows, _deletes(blocks), lines, given, sizes if sized else (), nulls)
 
 
 def _in_turn(
@@ -364,6 +367,11 @@ def _given(
         return dict.fromkeys(columns, np.ones(sum(heights), dtype=bool))
     sets = [given_names(b) for b in blocks]
     return {c: np.repeat(np.array([c in s for s in sets], dtype=bool), heights) for c in columns}
+
+
+def _nulls(blocks: Sequence[DataBlock], heights: Sequence[int], need: Iterable[str]) -> dict[str, np.ndarray]:
+    some = {name for block in blocks for name in block.nulls}
+    return {c: np.repeat(np.array([c in b.nulls for b in blocks], dtype=bool), heights) for c in need if c in some}
 
 
 def given_names(block: DataBlock) -> frozenset[str]:

@@ -56,10 +56,14 @@ def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
 
 
 class StoredRows(NamedTuple):
-    """Rows that all set the columns `given`; None for whole rows. They contain states, see `MergeRule.show`."""
+    """Rows that all set the columns `given`; None for whole rows. They contain states, see `MergeRule.show`.
+
+    nulls: as in `DataBlock`.
+    """
 
     given: tuple[str, ...] | None
     rows: pl.DataFrame
+    nulls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,19 @@ def _by_given(folded: Patches) -> list[StoredRows]:
         whole |= {series.name: series for series in member.unpack(states, member.stored)}
         marks |= dict.fromkeys(member.stored, present)
     rows = pl.DataFrame(list(whole.values()), schema=list(whole))
+    nulls = {c: (folded.value[c] >= 0) & rows[c].is_null().to_numpy() for c in contributions.nulls}
     if live.size < rows.height:
         rows, marks = rows[live], {c: mark[live] for c, mark in marks.items()}
+        nulls = {c: mark[live] for c, mark in nulls.items()}
     columns = [c for c in contributions.rows.columns if c in marks]
     if rule.whole:
         return [StoredRows(tuple(columns), rows.select(*meta, *columns))]
-    sets, number = np.unique(np.stack([marks[c] for c in columns], axis=1), axis=0, return_inverse=True)
+    masks = [*(marks[c] for c in columns), *nulls.values()]
+    sets, number = np.unique(np.stack(masks, axis=1), axis=0, return_inverse=True)
     result: list[StoredRows] = []
     for i, mark in enumerate(sets):
-        given = tuple(c for c, yes in zip(columns, mark, strict=True) if yes)
-        result.append(StoredRows(given, rows.select(*meta, *given).filter(pl.Series(number.reshape(-1) == i))))
+        given = tuple(c for c, yes in zip(columns, mark[: len(columns)], strict=True) if yes)
+        set_null = tuple(c for c, yes in zip(nulls, mark[len(columns) :], strict=True) if yes)
+        some = rows.select(*meta, *given).filter(pl.Series(number.reshape(-1) == i))
+        result.append(StoredRows(given, some, set_null))
     return result

@@ -30,6 +30,7 @@ class Contribution:
     kind: "row" sets columns; "delete" removes everything requested before; "tombstone" is a delete with an ordering
         value, a version like any other.
     row: the given columns with values; of a tombstone only its ordering value.
+    nulls: the columns in which a null sets null under `nulls="keep"`.
     completed: the completion time, for tests of time travel; `fold` ignores it.
     """
 
@@ -38,6 +39,7 @@ class Contribution:
     kind: Literal["delete", "tombstone", "row"]
     row: tuple[tuple[str, object], ...] = ()
     completed: str = ""
+    nulls: frozenset[str] = frozenset()
 
     @property
     def requested(self) -> str:
@@ -89,7 +91,8 @@ def _fold_key(
     row: Row = dict.fromkeys(columns)
     for contribution in alive:
         given = (dict.fromkeys(columns) if rule.whole else {}) | dict(contribution.row)
-        row.update({c: v for c, v in given.items() if rule.nulls == "value" or v is not None})
+        sets_null = given if rule.nulls == "value" else contribution.nulls
+        row.update({c: v for c, v in given.items() if v is not None or c in sets_null})
     for names, meaning in payloads.items():
         values = [(c, tuple(dict(c.row).get(name) for name in names)) for c in alive]
         given_values = [(c, of_names) for c, of_names in values if any(v is not None for v in of_names)]

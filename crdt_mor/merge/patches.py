@@ -111,7 +111,8 @@ def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, 
         folded.given[column] = folded.value[column] = memo[packed]
         series = contributions.rows[column]
         if rule.nulls == "keep" and series.null_count():
-            in_column &= series.is_not_null().to_numpy()[at]
+            sets = series.is_not_null().to_numpy()
+            in_column &= (sets | contributions.nulls[column] if column in contributions.nulls else sets)[at]
             folded.value[column] = _last(code[in_column], at[in_column], count)
     return folded
 

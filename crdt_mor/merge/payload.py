@@ -187,7 +187,8 @@ class PartialUpdate:
 
     Attributes:
         columns: payloads of single columns, as in `merge={...}`.
-        nulls: "value": a given null is an ordinary value. "keep": a null leaves the column unchanged.
+        nulls: "value": a given null is an ordinary value. "keep": a null in upserted rows leaves the column unchanged,
+            except in the columns of `upsert(nulls=...)`.
 
     Example:
         >>> columns = {"id": "string", "price": "int64", "shelf": "string"}

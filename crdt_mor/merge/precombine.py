@@ -31,10 +31,12 @@ class RowsWrite:
 
     data: the rows; converted to a frame when needed.
     given: the user columns that it sets; None for all user columns of `rows`.
+    nulls: as in `DataBlock`.
     """
 
     data: pl.DataFrame | pa.Table
     given: tuple[str, ...] | None = None
+    nulls: tuple[str, ...] = ()
 
     @property
     def height(self) -> int:
@@ -55,7 +57,7 @@ class RowsWrite:
         if rule.kind != "columns":
             return StoredRows(None, self.rows)
         set_ = tuple(name for name in self.rows.columns if name not in META_COLUMNS)
-        return StoredRows(set_ if self.given is None else self.given, self.rows)
+        return StoredRows(set_ if self.given is None else self.given, self.rows, self.nulls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def _blocks(writes: Sequence[RowsWrite | DeleteWrite]) -> tuple[str, list[DataBl
 
 
 def _without(unset: Collection[str], rows: StoredRows) -> StoredRows:
-    return StoredRows(rows.given and tuple(name for name in rows.given if name not in unset), _tidy(rows.rows))
+    given = rows.given and tuple(name for name in rows.given if name not in unset)
+    return rows._replace(given=given, rows=_tidy(rows.rows))
 
 
 def all_differ(rows: pl.DataFrame) -> bool:
@@ -117,7 +120,8 @@ def all_differ(rows: pl.DataFrame) -> bool:
 def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | DeleteBlock:
     if isinstance(write, DeleteWrite):
         return DeleteBlock("", frame)
-    return DataBlock("", frame, None if write.given is None else (*write.given, *write.passed_on))
+    given = None if write.given is None else (*write.given, *write.passed_on)
+    return DataBlock("", frame, given, nulls=write.nulls)
 
 
 def _keyed(frame: pl.DataFrame) -> pl.DataFrame:

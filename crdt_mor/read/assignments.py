@@ -20,8 +20,10 @@ from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
 
-_NULL: Final = pl.lit(None)
-"""A null of no type, unlike SQL's."""
+NULL: Final = pl.lit(None)
+"""Null as the new value of a column: `table.update(set={"note": mor.NULL}, where="id = 1")`. The same as None and SQL's
+NULL.
+"""
 
 _VALUE: Final = f"""write an SQL expression such as "price * 1.1"; {QUOTED}: '"order" + 1'"""
 
@@ -71,7 +73,7 @@ def new_value(
     which = f"condition={value}" if is_condition else f"column={name} set={value}"
     try:
         if isinstance(value, str):
-            expression = _NULL if value.strip().upper() == "NULL" else Condition(value, inputs).expression()
+            expression = NULL if value.strip().upper() == "NULL" else Condition(value, inputs).expression()
         else:
             expression = value if isinstance(value, pl.Expr) else _literal(value, kind)
         if expression.meta.has_multiple_outputs():

@@ -230,7 +230,7 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig, partition: str
         frame = pl.from_arrow(decode_avro(block))
         assert isinstance(frame, pl.DataFrame)
         rows = frame
-    data = DataBlock(block.instant, rows, columns, own_times=carry, unset=config.unset_values)
+    data = DataBlock(block.instant, rows, columns, own_times=carry, unset=config.unset_values, nulls=block.nulls)
     keyed = block_with_keys(data, partition, config) if config.virtual_keys else with_key(data, config)
     return split_deletes(keyed, block.schema, config)
 

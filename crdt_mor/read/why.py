@@ -235,7 +235,7 @@ class _Life:
         for i in range(rows.height):
             row = rows.slice(i, 1)
             requested = InstantTime(row[COMMIT_TIME][0] if block.own_times else block.instant)
-            yield requested, DataBlock(requested, row, given, unset=block.unset)
+            yield requested, DataBlock(requested, row, given, unset=block.unset, nulls=block.nulls)
 
     @cached_property
     def _by_request(self) -> dict[InstantTime, Completion]:

@@ -240,7 +240,7 @@ def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: Tab
     if isinstance(block, DataBlock):
         assert isinstance(block.rows, pl.DataFrame)
         partial = block.given is not None and set(block.given) != set(schema.declared.names)
-        yield Rows(InstantTime(block.instant), StoredRows.of(block.rows, schema), partial)
+        yield Rows(InstantTime(block.instant), StoredRows.of(block.rows, schema), partial, block.nulls)
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))

@@ -110,10 +110,16 @@ class _Deep:
         frame = decode([block], columns, [*META_COLUMNS, *columns.stored]).filter(part)
         whole = self.merging.rule.kind != "columns" or self.merging.rule.whole
         names = [name for name in columns.stored if whole or name in given]
-        yield from self._rows(frame, names, None if block.own_times else block.instant, Member.pack)
+        instant, nulls = None if block.own_times else block.instant, frozenset(block.nulls)
+        yield from self._rows(frame, names, instant, Member.pack, nulls)
 
     def _rows(
-        self, frame: pl.DataFrame, names: Sequence[str], instant: str | None, states_in: Callable[..., pl.Series]
+        self,
+        frame: pl.DataFrame,
+        names: Sequence[str],
+        instant: str | None,
+        states_in: Callable[..., pl.Series],
+        nulls: frozenset[str] = frozenset(),
     ) -> Iterator[Contribution]:
         """Yield a contribution for each row. instant: requested time of all rows; None if stored per row."""
         rule = self.merging.rule
@@ -127,7 +133,8 @@ class _Deep:
                 values[_place(number)] = [(state,) if counts_null or state is not None else None for state in states]
         times = frame[COMMIT_TIME].to_list() if instant is None else [instant] * frame.height
         for at, (time, key) in enumerate(zip(times, frame[RECORD_KEY].to_list(), strict=True)):
-            yield Contribution(time, key, "row", tuple((name, of[at]) for name, of in values.items()))
+            row = tuple((name, of[at]) for name, of in values.items())
+            yield Contribution(time, key, "row", row, nulls=nulls)
 
     def _deletes(self, block: DeleteBlock, keys: pl.DataFrame) -> Iterator[Contribution]:
         times = keys[_TIME].to_list() if _TIME in keys.columns else [block.instant] * keys.height

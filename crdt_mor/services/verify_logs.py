@@ -76,7 +76,7 @@ def _keys_of(
             faults.fail("another file", f"a block of a later instant. found={block.instant} {_at(block)}")
     elif block.instant != file.name.instant:
         faults.fail("another file", f"a block of another commit. found={block.instant} {_at(block)}")
-    if (wrong := schemas.fault(block.record if block.kind is BlockKind.DELETE else block.schema)) is not None:
+    if (wrong := schemas.fault(block.record)) is not None:
         raise FormatError(f"{wrong} {_at(block)}")
     if block.kind is BlockKind.PARQUET:
         stored = _rows_of(block)

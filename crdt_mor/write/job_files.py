@@ -145,7 +145,7 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
         rows = pl.read_parquet(io.BytesIO(block.rows))
         states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
         columns = tuple(states) if write.session.config.merge.custom else None
-        statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
+        statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns, block.nulls))
     return statements
 
 

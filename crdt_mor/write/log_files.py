@@ -82,11 +82,12 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows written by a commit. `partial`: they lack columns of the table."""
+    """Rows written by a commit. `partial`: they lack columns of the table. `nulls`: as in `DataBlock`."""
 
     instant: InstantTime
     rows: StoredRows
     partial: bool = False
+    nulls: tuple[str, ...] = ()
 
 
 Group = tuple[str, int]
@@ -164,7 +165,7 @@ def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Seq
         if part.partial:
             text = avro_with_meta(schema.select(part.rows.columns), config.name)
         for parquet in part.rows.encoded():
-            yield from parquet_block(part.instant, text, parquet, partial=part.partial)
+            yield from parquet_block(part.instant, text, parquet, part.partial, part.nulls)
 
 
 @lru_cache(maxsize=256)

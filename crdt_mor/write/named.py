@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import ConstraintViolationError, CrdtMorError
+from crdt_mor.errors import ConstraintViolationError, CrdtMorError, InvalidInputError
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.model.config import TableConfig
@@ -92,11 +92,14 @@ class NamedStatements:
 
     def prepared(self, statement: RowsStatement) -> Prepared:
         """Check a statement by this version; raise if it refuses the rows."""
+        given = statement.rows
+        self._require_nulls(statement)
         if statement.kind == "DELETE":
             rows = self._stored_keys(statement)
         else:
-            rows = self.stored_rows(statement.rows, statement.mode)
-        stored = statement if rows is statement.rows else replace(statement, rows=rows)
+            rows = self.stored_rows(given, statement.mode)
+        nulls = tuple(rows.column_names[given.column_names.index(name)] for name in statement.nulls)
+        stored = statement if rows is given else replace(statement, rows=rows, nulls=nulls)
         statements = self.statements
         with self._errors_in_names():
             checked = statements.check(stored)
@@ -107,6 +110,18 @@ class NamedStatements:
         self.statements.shown.update(prepared.shown)
         with self._errors_in_names():
             self.statements.collect(prepared.checked)
+
+    def _require_nulls(self, statement: RowsStatement) -> None:
+        there = statement.rows.column_names
+        absent = [name for name in statement.nulls if name not in there]
+        if absent:
+            raise InvalidInputError(f"nulls must name columns of the rows. unknown={absent} known={there}")
+        for member in self.merging.rule.members if statement.nulls else ():
+            if not {*statement.nulls}.isdisjoint(member.columns):
+                raise InvalidInputError(
+                    f"{member.payload.name} merges all values of a row, so no write sets it to null: leave the column "
+                    f"out of nulls. columns={list(member.columns)}"
+                )
 
     def stored_rows(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
         """Return upserted rows under stored names, including names for columns that `mode="merge"` adds."""

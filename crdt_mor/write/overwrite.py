@@ -271,5 +271,5 @@ class BaseStaging:
 
     def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
         rule = self.merging.rule
-        rows = pl.concat([shown_rows(states, self.merging) for _, states in precombine(statements, rule).rows])
+        rows = pl.concat([shown_rows(states, self.merging) for _, states, _ in precombine(statements, rule).rows])
         return rule.settle(rows, seen=True) if rule.kind == "columns" else rows

@@ -9,6 +9,7 @@ are left out; their owners find out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -32,6 +33,8 @@ from crdt_mor.write.statements import CheckedRows, Operation, RowsStatement, Sta
 
 _KINDS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", "DELETE": "DELETE"}
 """The kinds of statements in posts."""
+_NULLS: Final = b"crdt_mor.nulls"
+"""The stream's metadata with `RowsStatement.nulls`."""
 
 
 def post_of(
@@ -41,7 +44,7 @@ def post_of(
     if bytes_of(statement.rows) > POST_BYTES_MAX:
         return None
     keys = keys_in(checked.in_memory)
-    content = _encoded(statement.rows)
+    content = _encoded(statement)
     if keys == 0 or len(content) > POST_BYTES_MAX:
         return None
     rows, deletes = (0, keys) if statement.kind == "DELETE" else (keys, 0)
@@ -58,8 +61,10 @@ def keys_in(statement: Statement) -> int:
     return distinct
 
 
-def _encoded(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
+def _encoded(statement: RowsStatement) -> bytes:
+    sink, rows = pa.BufferOutputStream(), statement.rows
+    if statement.nulls:
+        rows = rows.replace_schema_metadata({_NULLS: json.dumps(statement.nulls)})
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
     content: bytes = sink.getvalue().to_pybytes()
@@ -68,7 +73,8 @@ def _encoded(rows: pa.Table) -> bytes:
 
 def statement_in(post: Post) -> RowsStatement:
     rows = pa.RecordBatchStreamReader(post.content).read_all()
-    return of_post(RowsStatement(_KINDS[post.statement], rows, plain=post.plain))
+    nulls = tuple(json.loads((rows.schema.metadata or {}).get(_NULLS, b"[]")))
+    return of_post(RowsStatement(_KINDS[post.statement], rows, plain=post.plain, nulls=nulls))
 
 
 def of_post(statement: RowsStatement) -> RowsStatement:
@@ -104,7 +110,7 @@ def group_of(
 
 
 def _shape(statement: RowsStatement) -> tuple[object, ...]:
-    return statement.kind, statement.plain, statement.rows.schema
+    return statement.kind, statement.plain, statement.rows.schema, statement.nulls
 
 
 def _statement_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> RowsStatement | None:

@@ -26,12 +26,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SpilledWrite:
-    """Rows in parts. A key is in one part, in the order of the write. merging, columns: as in `CheckedRows`."""
+    """Rows in parts. A key is in one part, in the order of the write. merging, columns, nulls: as in `CheckedRows`."""
 
     file: SpillFile
     parts: tuple[Part, ...]
     merging: Merging
     columns: tuple[str, ...]
+    nulls: tuple[str, ...]
     partitions: frozenset[str]
 
     def rows(self, part: Part) -> pa.Table:

@@ -197,6 +197,7 @@ def _spilled(
     statements: Statements, checks: Iterable[tuple[CheckedRows, pa.Array | None]], slots: Slots
 ) -> CheckedRows:
     whole: CheckedRows | None = None
+    nulls = dict[str, None]()
     for checked, places in checks:
         assert isinstance(checked.statement, RowsWrite)
         if whole is None:
@@ -205,12 +206,13 @@ def _spilled(
         rows = checked.statement.data
         assert isinstance(rows, pa.Table)
         slots.add(rows if places is None else rows.append_column(PLACE, places))
+        nulls |= dict.fromkeys(checked.nulls)
     assert whole is not None
     parts = tuple(slots.parts())
     if whole.kind == "INSERT":
         for part in parts:
             refuse_repeats(pl.DataFrame(pl.from_arrow(slots.file.get_rows(part.extents, [RECORD_KEY, PARTITION_PATH]))))
-    spilled = SpilledWrite(slots.file, parts, whole.merging, whole.columns, slots.partitions)
+    spilled = SpilledWrite(slots.file, parts, whole.merging, whole.columns, tuple(nulls), slots.partitions)
     return replace(whole, statement=spilled)
 
 

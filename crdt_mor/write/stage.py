@@ -113,14 +113,14 @@ class Staging:
             for group, positions in by_group(keys):
                 parts.setdefault(group, []).append(partial(self._deletes, keys, positions, ordering))
         first = self.first
-        for columns, states in combined.rows:
+        for columns, states, nulls in combined.rows:
             rows = self.merging.rule.show(states)
             is_partial = columns is not None and self._lack_columns(rows.columns)
             groups = list(by_group(rows))
             repeating = self._repeating(rows, len(groups))
             cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
             for group, stored in cut(rows, groups, first, repeating):
-                parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))
+                parts.setdefault(group, []).append(partial(self._rows, stored, is_partial, nulls))
             first += rows.height
         return parts
 
@@ -143,8 +143,8 @@ class Staging:
         latest = self.config.merge.kind == "latest"
         return Deletes(self.requested, texts, pa.repeat(pa.scalar(self.requested), len(texts)) if latest else None)
 
-    def _rows(self, stored: Callable[[], StoredRows], is_partial: bool) -> Rows:
-        return Rows(self.requested, stored(), is_partial)
+    def _rows(self, stored: Callable[[], StoredRows], is_partial: bool, nulls: tuple[str, ...]) -> Rows:
+        return Rows(self.requested, stored(), is_partial, nulls)
 
     def _cut_at_once(
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]

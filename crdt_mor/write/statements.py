@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
@@ -65,6 +65,7 @@ class RowsStatement:
     mode: as `schema_mode` in `Table.upsert`. plain: a delete without an ordering value.
     are_new: the table has no other rows with these keys, as in an append.
     are_kept: these are the table's rows and keep their ordering values.
+    nulls: the columns in which a null sets null, under a rule that leaves values for nulls.
     """
 
     kind: Operation
@@ -73,6 +74,7 @@ class RowsStatement:
     plain: bool = False
     are_new: bool = False
     are_kept: bool = False
+    nulls: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -85,7 +87,8 @@ class CheckedRows:
 
     No part depends on the write's time, so `Statements.collect` adds it at any time.
 
-    schema: the version's, with new columns of the statement. columns: of the rows, without the keys'.
+    schema: the version's, with new columns of the statement. columns: of the rows, without the keys'. nulls: as in
+    `RowsWrite`.
     """
 
     kind: Operation
@@ -93,6 +96,7 @@ class CheckedRows:
     schema: TableSchema
     merging: Merging
     columns: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = ()
 
     @property
     def in_memory(self) -> Statement:
@@ -163,7 +167,8 @@ class Statements:
         keyed_rows = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if statement.kind == "INSERT" and rows.num_rows > 1:
             refuse_repeats(keyed_rows.rows)
-        return CheckedRows(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows))
+        nulls = _set_nulls(statement.nulls, rows, merging)
+        return CheckedRows(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows), nulls)
 
     def collect(self, checked: CheckedRows) -> None:
         """Add checked rows. Payloads lift the rows to this write's time."""
@@ -171,7 +176,7 @@ class Statements:
         if isinstance(statement, RowsWrite):
             if self.config.merge.custom:
                 dot = self._dot(self._next_place(statement.height))
-                statement = _lifted(statement.rows, checked.columns, checked.merging, dot)
+                statement = _lifted(statement.rows, checked, dot)
             elif statement.height > FEW_ROWS_MAX:
                 statement = RowsWrite(statement.rows)
         if checked.kind != "DELETE" and checked.schema is not self.schema and checked.schema != self.schema:
@@ -195,7 +200,7 @@ class Statements:
         rows = pl.DataFrame(pl.from_arrow(spilled.rows(part)))
         statement: Statement = RowsWrite(rows)
         if PLACE in rows.columns:
-            statement = _lifted(rows, spilled.columns, spilled.merging, self._dot(pl.lit(rows[PLACE])))
+            statement = _lifted(rows, spilled, self._dot(pl.lit(rows[PLACE])))
         types = self.merging.columns.stored
         statement = _widened(statement, types, self.config.merge.ordering)
         return statement if self.config.merge.partial else _whole(statement, types)
@@ -304,8 +309,8 @@ class Statements:
     def rehearse(self) -> None:
         """Let payloads show all rows, so that failures come before the schema grows."""
         for statements, _ in self.in_parts():
-            for _, states in precombine(statements, self.merging.rule).rows if statements else ():
-                self.merging.rule.show(states)
+            for stored in precombine(statements, self.merging.rule).rows if statements else ():
+                self.merging.rule.show(stored.rows)
 
     def _grown(self, written: pa.Schema) -> TableSchema:
         # A payload may accept values of another type; the column keeps its own.
@@ -392,10 +397,18 @@ class Statements:
                 )
 
 
-def _lifted(rows: pl.DataFrame, columns: Sequence[str], merging: Merging, dot: Dot) -> RowsWrite:
-    lifted = lift(rows.select(columns), merging, dot)
+def _lifted(rows: pl.DataFrame, checked: CheckedRows | SpilledWrite, dot: Dot) -> RowsWrite:
+    lifted = lift(rows.select(checked.columns), checked.merging, dot)
     keys = rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
-    return RowsWrite(lifted.hstack(keys), tuple(lifted.columns))
+    return RowsWrite(lifted.hstack(keys), tuple(lifted.columns), checked.nulls)
+
+
+def _set_nulls(nulls: Sequence[str], rows: pa.Table, merging: Merging) -> tuple[str, ...]:
+    """Return the columns whose nulls must be marked in files, among `nulls`: only those with a null."""
+    if merging.rule.nulls != "keep":
+        return ()
+    of_payloads = {name for member in merging.rule.members for name in member.columns}
+    return tuple(n for n in rows.column_names if n in nulls and n not in of_payloads and rows[n].null_count)
 
 
 def means_alike(one: Timeline, other: Timeline) -> bool:
@@ -448,7 +461,7 @@ def _lacks(schema: pa.Schema, column: pa.Field) -> bool:
 def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: str | None) -> Statement:
     if isinstance(statement, RowsWrite):
         wider = [pl.col(name).cast(types[name]) for name in statement.rows.columns if name in types]
-        return RowsWrite(statement.rows.with_columns(wider), statement.given)
+        return replace(statement, data=statement.rows.with_columns(wider))
     if ordering is None or "ordering" not in statement.keys.columns:
         return statement
     return DeleteWrite(statement.keys.with_columns(pl.col("ordering").cast(types[ordering])))
@@ -460,7 +473,7 @@ def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
     there = {*statement.rows.columns}
     absent = [name for name in types if name not in there]
     rows = statement.rows.with_columns(pl.lit(None, types[name]).alias(name) for name in absent)
-    return RowsWrite(rows, None if statement.given is None else (*statement.given, *absent))
+    return replace(statement, data=rows, given=None if statement.given is None else (*statement.given, *absent))
 
 
 def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:

@@ -61,7 +61,7 @@ class Update:
         config, kinds = statements.config, polars_schema(statements.schema.declared)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
         changed = changed_rows(rows, after, [*self.assigned], statements)
-        statements.add(RowsStatement("UPSERT", changed, are_kept=True))
+        statements.add(set_exactly(changed, statements))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,13 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     return [name for name in schema.declared.names if name in needed]
 
 
+def set_exactly(rows: pa.Table, statements: NamedStatements) -> RowsStatement:
+    """Return the upsert of computed rows. A null is the new value, also where upserted nulls leave values."""
+    merged = {name for member in statements.merging.rule.members for name in member.columns}
+    nulls = tuple(name for name in rows.column_names if name not in merged)
+    return RowsStatement("UPSERT", rows, are_kept=True, nulls=nulls)
+
+
 def changed_rows(
     rows: pa.Table,
     after: pa.Table,
@@ -152,9 +159,6 @@ def changed_rows(
     if ordering is not None and ordering in given:
         refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
-    if config.merge.partial and config.merge.nulls == "keep":
-        of_payloads = {name for member in merging.rule.members for name in member.columns}
-        _refuse_kept(rows, after, [name for name in assigned if name not in of_payloads], config)
     if config.merge.partial:
         kept = {*config.key.fields, *config.key.partition_fields, *assigned}
         touched = [member for member in merging.rule.members if not given.isdisjoint(member.columns)]
@@ -231,18 +235,6 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
             f"{if_lost}. column={ordering!r} key={key_of(before, row, config)} "
             f"before={before[ordering][row]} after={after[ordering][row]}"
         )
-
-
-def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], config: TableConfig) -> None:
-    for name in names:
-        lost = np.asarray(after[name].is_null()) & np.asarray(before[name].is_valid())
-        if lost.any():
-            row = int(lost.argmax())
-            raise InvalidInputError(
-                "a table with PartialUpdate(nulls='keep') ignores nulls, so the value would stay: exclude the row, or "
-                f"keep its value by coalesce. column={name} key={key_of(before, row, config)} "
-                f"before={before[name][row]}"
-            )
 
 
 def key_of(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:

@@ -91,6 +91,20 @@ def test_our_blocks_are_the_formats_words_byte_for_byte() -> None:
     assert ours == raw_block(5, {0: T1, 2: SCHEMA, 7: "true"}, b"content")
 
 
+def test_set_nulls_are_at_the_end_of_the_schema() -> None:
+    block = only(parquet_block(T1, SCHEMA, b"content", nulls=("a", "ä")))
+    assert block.schema == SCHEMA.removesuffix("}") + ',"crdt_mor.nulls":["a", "\\u00e4"]}'
+    assert (block.nulls, block.record) == (("a", "ä"), SCHEMA)
+    assert (only(parquet_block(T1, SCHEMA, b"")).nulls, only(parquet_block(T1, SCHEMA, b"")).record) == ((), SCHEMA)
+
+
+@pytest.mark.parametrize("said", ["{", "5", '["a",5]', "[" * 100_000])
+def test_damaged_names_of_set_nulls_are_an_error(said: str) -> None:
+    block = only(parquet_block(T1, f'{{"name":"t","crdt_mor.nulls":{said}}}', b""))
+    with pytest.raises(FormatError, match="columns with set nulls are not a list of names"):
+        _ = block.nulls
+
+
 def test_the_example_of_the_format_comes_out_to_the_byte() -> None:
     natural_order = pa.array([0, 0], pa.int32())
     block = only(delete_block(InstantTime("20260101000004000"), SCHEMA, ["k002", "k015"], "", natural_order))

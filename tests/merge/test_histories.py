@@ -121,7 +121,7 @@ class History:
             narrow = rows.with_columns(pl.col(c).cast(pl.Int32) for c in ("v", "a") if c in rows.columns)
             held = r.choice([rows, narrow, rows.select(reversed(rows.columns))])
             forms: list[bytes | memoryview | pl.DataFrame] = [parquet(held), memoryview(parquet(held)), held]
-            blocks.append(DataBlock(time, r.choice(forms), part.given))
+            blocks.append(DataBlock(time, r.choice(forms), part.given, nulls=part.nulls))
         return blocks, writes
 
     def delete(self, keys: list[str], time: str, writes: list[Contribution]) -> DeleteWrite:
@@ -139,6 +139,7 @@ class History:
         given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "columns" else list(USER)
         if self.clock < 20 and "late" in given:
             given.remove("late")
+        nulls = tuple(c for c in ("v", "b") if self.rule.nulls == "keep" and r.random() < 0.5)
         rows = []
         for k in keys:
             row: dict[str, object] = {
@@ -149,11 +150,12 @@ class History:
             }
             row["b"] = r.choice([None, f"{k}@{self.clock}"])
             rows.append({c: row[c] for c in given})
-            writes.append(Contribution(f"{time}.{len(writes):03d}", k, "row", tuple(rows[-1].items())))
+            place = f"{time}.{len(writes):03d}"
+            writes.append(Contribution(place, k, "row", tuple(rows[-1].items()), nulls=frozenset(nulls)))
         frame = pl.DataFrame(rows, schema={c: STORED[c] for c in given})
         meta = [pl.lit(time).alias(COMMIT_TIME), pl.lit("s").alias("_hoodie_commit_seqno")]
         meta += [pl.col("k").cast(pl.String).alias(RECORD_KEY), pl.lit("").alias("_hoodie_partition_path")]
-        return RowsWrite(frame.select(*meta, pl.lit("f").alias("_hoodie_file_name"), *given))
+        return RowsWrite(frame.select(*meta, pl.lit("f").alias("_hoodie_file_name"), *given), nulls=nulls)
 
     def slice(self) -> Slice:
         logs = [b for completed, blocks in self.done if completed > self.barrier for b in blocks]

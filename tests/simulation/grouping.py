@@ -36,6 +36,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.overwrite import StagedOverwrite
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.posts import _encoded, _statement_if_new
+from crdt_mor.write.statements import RowsStatement
 from tests.driving import staged_path
 from tests.simulation.actors import PUBLISHER, Run, finish
 from tests.simulation.small_store import LOG, Violation, check_begins, completed_path, completions_of, decoded
@@ -49,7 +50,7 @@ FIRST = 11
 AHEAD_MS = 40
 """A time that the clock of no table here reaches before a writer whose own clock says so."""
 
-CONTENT = _encoded(pa.table({"id": pa.array([], pa.string())}))
+CONTENT = _encoded(RowsStatement("UPSERT", pa.table({"id": pa.array([], pa.string())})))
 
 Token = tuple[str, int]
 Follow = Callable[[Timeline], bool]

@@ -60,6 +60,7 @@ class SmallWrite:
     columns: dict[str, pa.DataType]
     rows: pa.Table
     said: list[Statement] = field(default_factory=list)
+    nulls: tuple[str, ...] = ()
     is_delete: bool = False
     plain: bool = False
     token: Token = None
@@ -82,7 +83,7 @@ class SmallWrite:
         options: dict[str, Any] = {"token": self.token, "commit_info": self.info}
         if self.is_delete:
             return table.delete(self.rows, plain=self.plain, **options)
-        return table.upsert(self.rows, **options)
+        return table.upsert(self.rows, nulls=self.nulls, **options)
 
 
 @dataclass
@@ -150,9 +151,8 @@ class Groups:
         made = self._small_write(history)
         made.put_ms = store_of(table).now_ms()
         statement: Operation = "DELETE" if made.is_delete else "UPSERT"
-        made.name = post(
-            table, made.rows, statement, info=made.info, token=made.token, plain=made.plain, number=made.number
-        )
+        options: dict[str, Any] = {"info": made.info, "token": made.token, "plain": made.plain, "number": made.number}
+        made.name = post(table, made.rows, statement, nulls=made.nulls, **options)
         self.posted[made.name] = made
         history.note("post", made)
 

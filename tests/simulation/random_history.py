@@ -17,7 +17,7 @@ from itertools import cycle
 from operator import and_
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -64,12 +64,23 @@ HEIGHTS: dict[str, Callable[[Scan], int]] = {
 Kind = Literal["delete", "tombstone", "row"]
 Statement = tuple[str, Kind, tuple[tuple[str, object], ...]]
 
+SET_NULL: Final = "<null>"
+"""In a statement of a table with nulls that leave values: a null that is written as null."""
+
+
+def contribution(time: str, statement: Statement, completed: str) -> Contribution:
+    key, kind, row = statement
+    nulls = frozenset(name for name, value in row if value is SET_NULL)
+    values = tuple((name, None if name in nulls else value) for name, value in row)
+    return Contribution(time, key, kind, values, completed, nulls)
+
 
 class Saying(Protocol):
     """A write that is being made: the columns that it knows, and what it has said so far."""
 
     columns: dict[str, pa.DataType]
     said: list[Statement]
+    nulls: tuple[str, ...]
 
 
 class SkewedEnvironment(SystemEnvironment):
@@ -111,6 +122,7 @@ class Open:
     before: list[Done]
     token: tuple[str, int] | None = None
     said: list[Statement] = field(default_factory=list)
+    nulls: tuple[str, ...] = ()
     brings: set[str] = field(default_factory=set)
     overwrites: bool = False
     only: str | None = None
@@ -301,7 +313,7 @@ class History:
         grows = r.random() < 0.15
         grown = self.grow(found) if grows else []
         frame, said = self.batch(found, grown)
-        found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
+        found.tx.upsert(frame, schema_mode="merge" if grows else "strict", nulls=found.nulls)
         found.brings.update(grown)
         found.said += said
         self.note("upsert", found, frame.to_pylist())
@@ -318,6 +330,10 @@ class History:
         rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
         written = found.columns | types(self.trials, written=True)
         frame = pa.Table.from_pylist(rows, pa.schema([(c, written[c]) for c in given]))
+        found.nulls = ()
+        if self.rule == "partial, keep" and r.random() < 0.4:
+            found.nulls = tuple(c for c in ("v", "b") if c in given)
+            rows = [{c: SET_NULL if v is None and c in found.nulls else v for c, v in row.items()} for row in rows]
         return frame, [(self.key(row), "row", tuple(row.items())) for row in rows]
 
     def grow(self, found: Open) -> list[str]:
@@ -397,10 +413,7 @@ class History:
     def add(self, commit: Commit, begun: str, said: Sequence[Statement]) -> None:
         """Note a commit for the oracle. begun: the requested time of its rows."""
         self.groups.note_carried(self)  # it has completed before
-        writes = [
-            Contribution(f"{begun}.{i:03d}", key, kind, row, commit.completed_at)
-            for i, (key, kind, row) in enumerate(said)
-        ]
+        writes = [contribution(f"{begun}.{i:03d}", statement, commit.completed_at) for i, statement in enumerate(said)]
         done = Done(commit, writes)
         done.writes = [w for w in writes if not any(other.voids(done, w.key) for other in self.done)]
         self.done.append(done)

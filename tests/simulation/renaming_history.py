@@ -53,8 +53,9 @@ class Names:
         return rows.rename_columns([back.get(name, name) for name in rows.column_names])
 
     def asked(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a call, its conditions under the names that people see."""
-        return {
+        """The options of a call, its columns and conditions under the names that people see."""
+        nulls = [self.shown.get(name, name) for name in options.pop("nulls", ()) if name not in self.dropped]
+        return ({"nulls": nulls} if nulls else {}) | {
             option: self.condition(value) if option in ("filter", "where") and value is not None else value
             for option, value in options.items()
         }
@@ -97,7 +98,7 @@ class Written(_Of):
         self._inner.__exit__(*error)
 
     def upsert(self, rows: pa.Table, **options: Any) -> None:
-        self._inner.upsert(self._called.inward(rows), **options)
+        self._inner.upsert(self._called.inward(rows), **self._called.asked(options))
 
     def overwrite(self, rows: pa.Table, **options: Any) -> None:
         self._inner.overwrite(self._called.inward(rows), **options)
@@ -120,7 +121,7 @@ class Named(_Of):
         return Written(self._inner.transaction(**options), self._now())
 
     def upsert(self, rows: pa.Table, **options: Any) -> Any:
-        return self._inner.upsert(self._now().inward(rows), **options)
+        return self._inner.upsert(self._now().inward(rows), **self._now().asked(options))
 
     def delete(self, rows: pa.Table, **options: Any) -> Any:
         return self._inner.delete(self._now().inward(rows), **options)

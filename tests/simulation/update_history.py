@@ -15,18 +15,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from crdt_mor import Commit, InvalidInputError, Opening, Table
-from crdt_mor.merge.oracle import Contribution, Row
+from crdt_mor import Commit, Opening, Table
+from crdt_mor.merge.oracle import Row
 from tests.simulation.payload_columns import names
 from tests.simulation.random_history import (
     KEYS,
     PARTS,
+    SET_NULL,
     Done,
     History,
     Open,
     Saying,
     SkewedEnvironment,
     Statement,
+    contribution,
     show,
 )
 
@@ -166,7 +168,7 @@ class UpdateHistory(History):
         begun = found.begun
         assert begun is not None
         commit = Commit(0, begun, begun, 0, 0)
-        own = [Contribution(f"{begun}.{i:03d}", key, kind, row, begun) for i, (key, kind, row) in enumerate(found.said)]
+        own = [contribution(f"{begun}.{i:03d}", statement, begun) for i, statement in enumerate(found.said)]
         return [*(done for done in self.done if done.commit.requested_at < begun), Done(commit, own)]
 
     def delete_where_seen(self, found: Open) -> None:
@@ -178,13 +180,7 @@ class UpdateHistory(History):
         """An update in the block."""
         given, change = SETS[self.blocks.choice([*SETS])]
         where = self.blocks.choice([*WHERE])
-        try:
-            found.tx.update(given, where)
-        except InvalidInputError as error:
-            if self.rule != "partial, keep" or "ignores nulls" not in str(error):
-                raise
-            self.note("no update", found, given, where)
-            return
+        found.tx.update(given, where)
         rows = self.expected(self.seen(found))
         met = {key: row for key, row in rows.items() if WHERE[where]({**EMPTY, **row})}
         found.said += [self.said(key, {**EMPTY, **row}, change) for key, row in met.items()]
@@ -204,17 +200,9 @@ class UpdateHistory(History):
         table = Table(
             str(self.path), opening=Opening(environment=Pausing(self.chance.choice([0, 30_000]), self.meanwhile))
         )
-        commit = None
-        try:
-            commit = table.update(given, where)
-        except InvalidInputError as error:
-            if self.rule != "partial, keep" or "ignores nulls" not in str(error):
-                raise
+        commit = table.update(given, where)
         self.waited += self.pauses > 0
         self.pauses = None
-        if commit is None:
-            self.note("no update", given, where)
-            return
         self.groups.note_carried(self)  # its event may have carried posts, which it has read
         before = self.before(commit)
         self.updates[commit] = where, [done.commit for done in before]
@@ -250,7 +238,10 @@ class UpdateHistory(History):
         if self.rule.startswith("partial"):
             changed = {name: changed[name] for name in (*self.key_columns, *change(row))}
         quiet = {name for trial in self.trials for name in names(trial)}
-        return key, "row", tuple((name, None if name in quiet else value) for name, value in changed.items())
+        said = {name: None if name in quiet else value for name, value in changed.items()}
+        if self.rule == "partial, keep":
+            said |= {name: SET_NULL for name, value in said.items() if value is None and name not in quiet}
+        return key, "row", tuple(said.items())
 
     def meanwhile(self) -> None:
         """A pause of the update: others go on."""

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import crdt_mor as mor
 from crdt_mor import Environment, InvalidInputError, Opening, Table
 from crdt_mor.api import commit
 from crdt_mor.errors import EarlierWritePendingError, SchemaMismatchError, WriterExpiredError
@@ -171,18 +172,26 @@ def test_partial_updates_write_the_set_columns_alone() -> None:
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": "eu!", "n": 7, "price": 5.0}]
 
 
-def test_a_null_that_would_say_nothing_is_refused() -> None:
-    table = make(merge=PartialUpdate(nulls="keep"))
-    table.upsert(numbers(a=1, b=None))
-    table.update({"n": None}, where="id = 'b'")
-    for change in (
-        lambda: table.update({"n": "CASE WHEN id = 'b' THEN n END"}),
-        lambda: table.merge(numbers(a=None)).when_matched_update_all().execute(),
-    ):
-        with pytest.raises(InvalidInputError, match=r"ignores nulls.* column=n key=\{'id': 'a'\} before=1"):
-            change()
-    table.update({"n": "n + 1"})
-    assert shown(table) == {"a": 2, "b": None}
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.update({"n": mor.NULL}, where="id = 'a'"),
+        lambda table: table.update({"n": None}, where="id = 'a'"),
+        lambda table: table.update({"n": "NULL"}, where="id = 'a'"),
+        lambda table: table.update({"n": "CASE WHEN id = 'b' THEN n END"}),
+        lambda table: table.merge(numbers(a=9)).when_matched_update({"n": mor.NULL}).execute(),
+        lambda table: table.merge(numbers(a=None)).when_matched_update_all().execute(),
+        lambda table: table.upsert(numbers(a=None, b=2), nulls="n"),
+    ],
+)
+@pytest.mark.parametrize("nulls", ["keep", "value"])
+def test_a_computed_null_is_the_new_value_also_where_upserted_nulls_leave_it(
+    change: Callable[[Table], object], nulls: Literal["keep", "value"]
+) -> None:
+    table = make(merge=PartialUpdate(nulls=nulls))
+    table.upsert(numbers(a=1, b=2))
+    change(table)
+    assert shown(table) == {"a": None, "b": 2}
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

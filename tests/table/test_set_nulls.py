@@ -1,0 +1,137 @@
+"""Single cells set to null in a table in which upserted nulls leave values, `PartialUpdate(nulls="keep")`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor.merge.blocks import DataBlock
+from crdt_mor.parts import PartDone, UpdatePart
+from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.read.open_slice import open_slice
+from crdt_mor.store import MemoryStore
+from tests.inside import session_of
+from tests.tiers import one_in
+
+SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), ("n", pa.int64())])
+
+
+def made(**settings: Any) -> Table:
+    settings = {"merge": PartialUpdate(nulls="keep", columns={"n": Counter()})} | settings
+    opening = Opening(store=MemoryStore(), memory_limit=settings.pop("memory_limit", None))
+    return Table.create("memory://t", SCHEMA, key="id", buckets=1, opening=opening, **settings)
+
+
+def row(**values: Any) -> pa.Table:
+    values = {"id": 1} | values
+    return pa.Table.from_pylist([values], pa.schema([SCHEMA.field(name) for name in values]))
+
+
+def shown(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(found.values()) for found in table.to_arrow().to_pylist())
+
+
+WRITES: dict[str, tuple[Callable[[Any], None], dict[str, Any]]] = {
+    "null": (lambda to: to.upsert(row(a=None), nulls={"a"}), {"a": None}),
+    "left": (lambda to: to.upsert(row(a=None, b="left")), {"b": "left"}),
+    "text": (lambda to: to.upsert(row(a="text")), {"a": "text"}),
+}
+"""Writes, and what each of them sets."""
+
+
+@pytest.mark.parametrize(("begins", "ends"), one_in(5, product(permutations(WRITES), permutations(WRITES))))
+def test_in_any_order_the_last_begun_write_of_a_column_counts(begins: tuple[str, ...], ends: tuple[str, ...]) -> None:
+    for moment in range(-1, 4):
+        table = made()
+        table.upsert(row(a="x", b="y", n=1))
+        expected: dict[str, Any] = {"id": 1, "a": "x", "b": "y", "n": 1}
+        blocks = {name: table.transaction().__enter__() for name in begins}
+        for name in begins:
+            WRITES[name][0](blocks[name])
+            expected |= WRITES[name][1]
+        for number, name in enumerate(ends):
+            if number == moment:
+                table.maintenance.compact()
+            blocks[name].__exit__(None, None, None)
+        if moment == len(ends):
+            table.maintenance.compact()
+        assert table.to_arrow().to_pylist() == [expected]
+        assert table.verify(deep=True).findings == ()
+        table.maintenance.compact()
+        assert table.to_arrow().to_pylist() == [expected]
+
+
+def test_a_key_that_is_written_several_times_in_a_block_is_folded_in_order() -> None:
+    table = made()
+    table.upsert(row(a="x", b="y"))
+    with table.transaction() as tx:
+        tx.upsert(row(a=None, b=None), nulls="a")
+        tx.upsert(row(b=None), nulls={"b"})
+        tx.upsert(row(b="new"))
+    assert shown(table) == [(1, None, "new", None)]
+
+
+def test_only_rows_with_a_set_null_are_in_marked_blocks() -> None:
+    table = made()
+    rows = pa.Table.from_pylist([{"id": i, "a": None if i % 2 else "x", "b": None} for i in range(4)], SCHEMA)
+    table.upsert(rows, nulls={"b", "a"})
+    table.upsert(row(a="x"), nulls={"a"})
+    with table.transaction() as tx:
+        tx.upsert(row(id=7, a=None), nulls="a")
+        tx.upsert(row(id=8, a=None))
+    session = session_of(table)
+    (opened,) = [open_slice(session.store, s, session.config) for s in table.scan()._snapshot.slices]
+    marks = [block.nulls for block in opened.blocks if isinstance(block, DataBlock)]
+    assert sorted(marks) == [(), (), ("a",), ("a", "b")]
+
+
+def test_a_large_write_keeps_the_marks_of_its_parts() -> None:
+    table = made(memory_limit=1)
+    table.upsert(pa.table({"id": range(9), "a": ["x"] * 9, "b": ["y"] * 9}))
+    nulls = pa.table(
+        {"id": range(9), "a": pa.array([None, "z"] * 4 + [None], pa.string()), "b": pa.nulls(9, pa.string())}
+    )
+    table.upsert(pa.RecordBatchReader.from_batches(nulls.schema, nulls.to_batches(2)), nulls={"a"})
+    assert shown(table) == [(i, "z" if i % 2 else None, "y", None) for i in range(9)]
+
+
+def test_an_update_in_parts_sets_null() -> None:
+    table = made()
+    table.upsert(row(a="x", b="y"))
+
+    def execute(parts: Sequence[UpdatePart]) -> list[PartDone]:
+        return [part.execute() for part in parts]
+
+    table.update({"a": mor.NULL}, execute_parts=execute)
+    assert shown(table) == [(1, None, "y", None)]
+
+
+def test_readers_of_all_kinds_see_the_null(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), SCHEMA, key="id", merge=PartialUpdate(nulls="keep"))
+    first = table.upsert(row(a="x", b="y"))
+    commit = table.update({"a": "NULL"}, where="id = 1")
+    assert table.changes(first).to_arrow().to_pylist()[0]["a"] is None
+    assert table.scan(filter="a IS NULL").to_arrow()["b"].to_pylist() == ["y"]
+    assert table.scan(as_of=first).to_arrow()["a"].to_pylist() == ["x"]
+    assert "a" in str(table.why(1).to_pylist()[-1]["columns"])
+    table.copy(str(tmp_path / "copy"))
+    table.maintenance.migrate(str(tmp_path / "moved"), buckets=2)
+    for place in ("copy", "moved"):
+        assert Table(str(tmp_path / place)).to_arrow()["a"].to_pylist() == [None]
+    assert commit.rows == 1
+
+
+def test_a_column_of_a_payload_or_none_of_the_rows_is_refused() -> None:
+    table = made()
+    with pytest.raises(InvalidInputError, match=r"counter/1 merges all values .* leave the column out of nulls"):
+        table.upsert(row(n=None), nulls={"n"})
+    with pytest.raises(InvalidInputError, match=r"nulls must name columns of the rows. unknown=\['c'\] known="):
+        table.upsert(row(a=None), nulls={"c"})
+    assert table.count() == 0
