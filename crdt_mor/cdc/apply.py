@@ -1,19 +1,20 @@
-"""Apply a batch of change events to a table."""
+"""Apply change events to a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from crdt_mor import Table, Transaction
+from crdt_mor.cdc.avro import Lookup, Schema
 from crdt_mor.cdc.changes import Change
+from crdt_mor.cdc.decoding import Format, decode
 from crdt_mor.cdc.folding import Folded, fold
 from crdt_mor.cdc.statements import Target, write
 from crdt_mor.cdc.turn import Turn
 from crdt_mor.cdc.units import Feed, feeds
-from crdt_mor.cdc.wal2json import decode_wal2json
 from crdt_mor.errors import InvalidInputError
 
 WAIT = timedelta(seconds=5)
@@ -24,10 +25,10 @@ class Applied:
     """The effect of an `apply`.
 
     Attributes:
-        rows, deletes: numbers of keys written and deleted.
-        skipped: number of events that earlier calls applied.
-        positions: per source, the position to confirm to the feed.
-        left: events of unfinished transactions, to pass again before the next events.
+        rows, deletes: numbers of keys.
+        skipped: events that earlier calls applied.
+        positions: the position to confirm, by source.
+        left: events of unfinished transactions, to pass before the next ones.
     """
 
     rows: int = 0
@@ -42,26 +43,28 @@ def apply(
     table: Table,
     events: Any,
     *,
+    format: Format | None = None,
     source: str | None = None,
+    position: int | None = None,
+    avro_schema: Schema | Lookup | None = None,
     wait: timedelta = WAIT,
 ) -> Applied:
     """Apply change events to a table, each once; docs/cdc.md.
 
     Args:
-        events: JSON, dicts, Kafka records or `Change` objects, also as an Arrow batch.
-        source: name of the feed, unless events are Kafka records.
-        wait: how long an unfinished `apply` of the source may take before it is rolled back.
+        events: JSON, dicts, Kafka records, `Change` objects, or an Arrow batch.
+        format: by default recognised.
+        source, position: name of the feed and a growing number, for events without a place.
+        avro_schema: the schema; for Confluent's wire format a function from an id to it.
+        wait: time before another unfinished `apply` of the source is rolled back.
     """
-    changes = [*_decoded(events, source)]
+    columns = {field.name: field.type for field in table.schema}
+    changes = [*decode(events, format, columns, source, position, avro_schema)]
     _require_one_table(changes)
     applied = Applied()
     for feed in feeds(changes):
         applied = _applied(table, feed, wait, applied)
     return applied
-
-
-def _decoded(events: Any, source: str | None) -> Iterator[Change]:
-    return decode_wal2json(events, source=source or "")
 
 
 def _require_one_table(changes: Iterable[Change]) -> None:

@@ -1,4 +1,4 @@
-"""A change of a database row, in the terms of no feed."""
+"""A change of a database row."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ class Change:
 
     Attributes:
         operation: c: create, u: update, d: delete, r: read by a snapshot, t: truncate, m: a mark.
-        position: LSN or Kafka offset; changes of a transaction may share it.
-        source: `topic-partition` or the slot's name: the token's application.
+        position: LSN or Kafka offset; a transaction's changes may share it.
+        source: `topic-partition` or the slot's name.
         key, before: known columns before the change.
-        row: given columns after it; an absent one is unchanged.
-        types: the source's column types.
-        transaction: None: the change stands alone.
+        row: given columns after it.
         ends: the last change of its transaction.
         whole: `row` has all columns of the source.
-        order: value for the table's ordering column, by default `position`.
-        table: the source's table.
-        event: the event as it came.
+        order: value for the ordering column, by default `position`.
     """
 
     operation: Operation

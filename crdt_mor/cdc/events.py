@@ -27,9 +27,28 @@ class Event:
     raw: Any = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of events that are not Kafka records."""
+
+    source: str | None
+    position: int | None
+
+    def of(self, event: Event) -> tuple[str, int]:
+        if event.source is not None and event.position is not None:
+            return event.source, event.position
+        if self.source is None or self.position is None:
+            raise InvalidInputError(
+                "an event alone has no place in its feed: pass records with topic, partition, offset and value, or "
+                "source= and position=, a number that grows from batch to batch. "
+                f"source={self.source!r} position={self.position!r}"
+            )
+        return self.source, self.position
+
+
 def events_in(events: Any) -> Iterator[Event | Change]:
     for event in _single(events):
-        yield event if isinstance(event, Change) else _event(event)
+        yield event if isinstance(event, Change | Event) else _event(event)
 
 
 def _single(events: Any) -> Iterable[Any]:

@@ -16,8 +16,7 @@ Address = tuple[Any, ...]
 class Last:
     """The last state of a key.
 
-    row: None: deleted. deleted_at: order of a delete in this commit. moved_from: the table's row with the columns that
-    `row` lacks.
+    row: None: deleted. deleted_at: order of a delete. moved_from: key of the row with the other columns.
     """
 
     row: dict[str, Any] | None

@@ -38,8 +38,6 @@ def type_of(name: str | None) -> pa.DataType | None:
         return None if inner is None else pa.list_(inner)
     if precise := _PRECISE.match(name):
         return pa.decimal128(int(precise[1]), int(precise[2]))
-    if name == "numeric":
-        return pa.decimal128(38, 18)
     return _TYPES.get(_LENGTHS.sub("", name), pa.string())
 
 

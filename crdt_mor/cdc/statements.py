@@ -51,7 +51,7 @@ def write(tx: Transaction, target: Target, folded: Folded) -> None:
 
 
 def _needs_delete(last: Last, target: Target) -> bool:
-    """Return True also for a partial row that starts afresh."""
+    """A partial row after a delete starts afresh."""
     return last.row is None or (target.partial and last.deleted_at is not None)
 
 

@@ -1,8 +1,8 @@
-"""Commit the changes of a source once, also if several processes apply it.
+"""Commit the changes of a source once, by any number of processes.
 
 After its begin a write looks for earlier unfinished writes of the source. It gives way to them, or rolls them back
 after a while, and begins anew. So the last token cannot grow before its end. A rolled-back process waits twice
-as long the next time: two slow ones cannot stop each other for ever.
+as long the next time, so two slow ones do not stop each other for ever.
 """
 
 from __future__ import annotations

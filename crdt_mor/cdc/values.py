@@ -18,7 +18,7 @@ Convert = Callable[[Any], Any]
 
 
 def column(name: str, values: Sequence[Any], kind: pa.DataType | None, wider: pa.DataType | None) -> pa.Array:
-    """Make a column. kind: the table's type. wider: the source's, for new columns and values too large for `kind`."""
+    """Make a column. kind: the table's type. wider: the source's, if a value does not fit."""
     wanted = kind or wider
     if wanted is None:
         return _inferred(name, values)
@@ -173,7 +173,6 @@ def _time(_: pa.DataType) -> Convert:
 
 
 def _timestamp(kind: pa.TimestampType) -> Convert:
-    """Convert between moments with and without an offset by UTC."""
     zoned = kind.tz is not None
 
     def convert(value: Any) -> datetime:

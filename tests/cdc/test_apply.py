@@ -5,27 +5,14 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
 from crdt_mor.cdc import Change, apply
-from crdt_mor.store import MemoryStore
-from crdt_mor.testing import SimulatedEnvironment
 from tests.cdc.feeds import TRUNCATE, begin, commit, delete, insert, transaction, update
-
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("note", pa.string())])
-
-
-def table_of(schema: pa.Schema = SCHEMA, **options: Any) -> mor.Table:
-    opening = mor.Opening(store=MemoryStore(), environment=SimulatedEnvironment())
-    return mor.Table.create("orders", schema, key=options.pop("key", "id"), opening=opening, buckets=1, **options)
-
-
-def rows(table: mor.Table) -> list[dict[str, Any]]:
-    return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+from tests.cdc.tables import SCHEMA, rows, table_of
 
 
 def test_all_changes_of_a_batch_are_one_commit() -> None:

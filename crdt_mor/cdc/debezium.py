@@ -1,0 +1,162 @@
+"""Decode Debezium's envelopes: JSON with or without schemas, and Avro."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+import pyarrow as pa
+
+from crdt_mor.cdc.avro import AvroMessages, Lookup, Schema
+from crdt_mor.cdc.changes import Change, Operation
+from crdt_mor.cdc.connect import Read, columns_of, reader_of, same
+from crdt_mor.cdc.events import Event, Place, events_in, parsed
+from crdt_mor.errors import InvalidInputError
+
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+_MARKERS: Final = (
+    UNAVAILABLE,
+    UNAVAILABLE.encode(),
+    base64.b64encode(UNAVAILABLE.encode()).decode(),
+    [UNAVAILABLE],
+    [*UNAVAILABLE.encode()],
+    {UNAVAILABLE: UNAVAILABLE},
+)
+_KINDS_OF_MARKERS: Final = (str, bytes, list, dict)
+_OPERATIONS: Final = frozenset("cudrtm")
+
+
+def decode_debezium(
+    events: Iterable[Any],
+    *,
+    columns: Mapping[str, pa.DataType] | None = None,
+    avro_schema: Schema | Lookup | None = None,
+    source: str | None = None,
+    position: int | None = None,
+) -> Iterator[Change]:
+    """Decode envelopes. columns: types for values without a schema."""
+    envelopes = _Envelopes(columns or {}, None if avro_schema is None else AvroMessages(avro_schema))
+    place = Place(source, position)
+    changes = [
+        event if isinstance(event, Change) else envelopes.change(event, *place.of(event)) for event in events_in(events)
+    ]
+    yield from _with_ends(changes, envelopes.ends)
+
+
+@dataclass(slots=True)
+class _Envelopes:
+    """ends: numbers of events, by transaction and collection."""
+
+    columns: Mapping[str, pa.DataType]
+    avro: AvroMessages | None
+    ends: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    _schema: Any = None
+    _columns: Mapping[str, tuple[pa.DataType, Read]] = field(default_factory=dict)
+
+    def change(self, event: Event, source: str, position: int) -> Change:
+        value, schema = self._decoded(event.value, event)
+        mark = Change("m", position, source, event=event.raw)
+        if value is None:
+            return mark
+        if "op" not in value:
+            return self._end(value, mark)
+        operation = value["op"]
+        if operation not in _OPERATIONS:
+            raise InvalidInputError(f"unknown operation of Debezium. op={operation!r} event={str(value)[:200]}")
+        known = self._known(schema)
+        row = _row(value.get("after"), known, self.columns)
+        before = _row(value.get("before"), known, self.columns)
+        key = self._key(event, known)
+        return replace(
+            mark,
+            operation=cast(Operation, operation),
+            key=key,
+            row=None if row is None else row[0],
+            before=None if before is None else before[0],
+            types={name: kind for name, (kind, _) in known.items()} if known else None,
+            transaction=(value.get("transaction") or {}).get("id"),
+            whole=row is not None and row[1],
+            order=_order(value.get("source") or {}),
+            table=_table(value.get("source") or {}),
+        )
+
+    def _decoded(self, value: Any, event: Event) -> tuple[Any, Any]:
+        if self.avro is not None and isinstance(value, bytes | bytearray | memoryview):
+            return self.avro.decode(value)
+        found = parsed(value, event.raw)
+        if isinstance(found, Mapping) and "payload" in found:
+            return found["payload"], found.get("schema")
+        return found, None
+
+    def _known(self, schema: Any) -> Mapping[str, tuple[pa.DataType, Read]]:
+        if schema is not self._schema and schema != self._schema:
+            structs = [one for one in schema["fields"] if one["field"] in ("after", "before")] if schema else []
+            self._columns = columns_of(structs[0]) if structs else {}
+        self._schema = schema
+        return self._columns
+
+    def _key(self, event: Event, known: Mapping[str, tuple[pa.DataType, Read]]) -> Mapping[str, Any] | None:
+        key = event.key
+        if key is None or (self.avro is not None and not callable(self.avro.given)):
+            return None
+        found, _ = self._decoded(key, event)
+        row = _row(found, known, self.columns) if isinstance(found, Mapping) else None
+        return None if row is None else row[0]
+
+    def _end(self, value: Mapping[str, Any], mark: Change) -> Change:
+        if value.get("status") not in ("BEGIN", "END"):
+            return mark
+        if value["status"] == "END":
+            counts = value.get("data_collections") or ()
+            self.ends[value["id"]] = {one["data_collection"]: one["event_count"] for one in counts}
+        return replace(mark, transaction=value["id"])
+
+
+def _row(
+    values: Mapping[str, Any] | None, known: Mapping[str, tuple[pa.DataType, Read]], columns: Mapping[str, pa.DataType]
+) -> tuple[dict[str, Any], bool] | None:
+    if values is None:
+        return None
+    row: dict[str, Any] = {}
+    is_whole = True
+    for name, value in values.items():
+        if isinstance(value, _KINDS_OF_MARKERS) and value in _MARKERS:
+            is_whole = False
+        elif value is None:
+            row[name] = None
+        else:
+            row[name] = (known[name][1] if name in known else _reader(columns.get(name)))(value)
+    return row, is_whole
+
+
+def _reader(kind: pa.DataType | None) -> Read:
+    return same if kind is None else reader_of(kind)
+
+
+def _order(source: Mapping[str, Any]) -> int | None:
+    if isinstance(source.get("lsn"), int):
+        return int(source["lsn"])
+    if source.get("file") and source.get("pos") is not None:
+        return int(str(source["file"]).rpartition(".")[2]) << 32 | int(source["pos"])
+    return None
+
+
+def _table(source: Mapping[str, Any]) -> str | None:
+    table, space = source.get("table"), source.get("schema") or source.get("db")
+    return None if not table else f"{space}.{table}"
+
+
+def _with_ends(changes: list[Change], ends: Mapping[str, Mapping[str, int]]) -> list[Change]:
+    """Mark the ends of transactions without a missing event."""
+    seen = Counter((c.transaction, c.table) for c in changes if c.operation != "m")
+    last = {(change.transaction, change.source): place for place, change in enumerate(changes)}
+    for (transaction, table), count in seen.items():
+        told = ends.get(transaction or "", {})
+        if count and count == sum(n for name, n in told.items() if f".{name}".endswith(f".{table}")):
+            for (named, _), place in last.items():
+                if named == transaction:
+                    changes[place] = replace(changes[place], ends=True)
+    return changes
