@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns import decimals
+from crdt_mor.columns import decimals, kinds
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
 from crdt_mor.columns.types import inner_pairs, stored_type, values_of, without_views
@@ -62,11 +62,19 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     try:
         return _stored(plain, column.type, column.name)
     except _InexactError as error:
-        row, advice = _first_failure(plain, column), _of_int96(error.kind)
+        row, advice = _first_failure(plain, column), _of_int96(error.kind) or _of_wider(error.kind, error.declared)
         raise SchemaMismatchError(
             f"the column cannot hold this value unchanged{error.why}: cast or round it yourself{advice}. "
             f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"
         ) from error
+
+
+def _of_wider(kind: pa.DataType, declared: pa.DataType) -> str:
+    """Advise to widen the column, if a type holds all values of both."""
+    kind, declared = values_of(kind), values_of(declared)
+    plain = not (pt.is_nested(kind) or pt.is_nested(declared))
+    grows = plain and kinds.join(kind, declared) is not None and not kinds.fits(kind, declared)
+    return ', or widen the column with alter(widen=) or schema_mode="merge"' if grows else ""
 
 
 def _of_int96(kind: pa.DataType) -> str:

@@ -25,6 +25,12 @@ TIME: Final = pa.time64("us")
 """The declared type of a time of day, stored as microseconds since midnight."""
 
 _DECIMAL_DIGITS: Final = 38
+_APART: Final = "cast one side"
+_DIGITS: Final = {32: 10, 64: 19}
+"""Digits of stored integers, by their bits."""
+_TOO_MANY: Final = (
+    f"together they need more than {_DECIMAL_DIGITS} digits, the most of a decimal: cast the data to the column's type"
+)
 _UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 _AS_NUMBER: Final = "cast to an integer, in the column's unit"
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -187,6 +193,19 @@ class Kind:
         """Return True if `declared` holds every value of `batch`."""
         return bool(self.stored(batch, "") == self.stored(declared, ""))
 
+    def join_other(self, kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+        """Return the least type for values of `kind` and of another family's `other`, if this family knows it."""
+        return None
+
+    def fits_other(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        """Return True if `declared` holds every value of another family's `batch`."""
+        joined = join(batch, declared)
+        return joined is not None and kind_of(joined) is self and self.fits(joined, declared)
+
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        """Return the reason why the two have no join, and the next step; "" for none of its own."""
+        return ""
+
     # --- casts --------------------------------------------------------------------------------------------------------
 
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
@@ -265,13 +284,28 @@ class _Integers(_Number):
         return _only(int(text), text)
 
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-        if left == right or pa.uint64() in (left, right):
-            return super().join(left, right)
+        if left == right:
+            return left
+        if pa.uint64() in (left, right):
+            return self.stored(pa.uint64(), "")
         return next(kind for kind in self._BY_SIZE if self.fits(left, kind) and self.fits(right, kind))
 
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         grows = pt.is_signed_integer(declared) - pt.is_signed_integer(batch)
         return grows >= 0 and bool(batch.bit_width + grows <= declared.bit_width)
+
+    def join_other(self, kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+        """Join with floats and decimals. All integers of a stored type count alike, so that joins are associative."""
+        stored = self.stored(kind, "")
+        if pt.is_floating(other):
+            return pa.float64() if pt.is_int32(stored) else None
+        digits = stored.precision if pt.is_decimal(stored) else _DIGITS[stored.bit_width]
+        return _decimal(digits, 0, other) if pt.is_decimal(other) else None
+
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        if pt.is_floating(other):
+            return "no float holds every integer of 64 bits: cast the integers to floats, or the floats to integers"
+        return _TOO_MANY if pt.is_decimal(other) else ""
 
 
 class _Floats(_Number):
@@ -327,6 +361,17 @@ class _Decimals(_Number):
             return None
         return pa.decimal128(*map(whole, (schema["precision"], schema.get("scale", 0))))
 
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        return left if left == right else _decimal(left.precision - left.scale, left.scale, right)
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return bool(self.join(batch, declared) in (declared, self.stored(declared, "")))
+
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        if pt.is_floating(other):
+            return "floats round decimals: cast the data to the column's type"
+        return _TOO_MANY if pt.is_decimal(other) else ""
+
     def key_texts(self, data: Column, kind: pa.DataType) -> Column | None:
         return data.cast(pa.string())
 
@@ -355,6 +400,12 @@ class _Decimals(_Number):
 
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
         return super().accepts(given, declared) and not pt.is_floating(given)
+
+
+def _decimal(digits: int, scale: int, other: pa.DataType) -> pa.DataType | None:
+    """Return the least decimal with so many digits before and after the point, and those of `other`."""
+    before, after = max(digits, other.precision - other.scale), max(scale, other.scale)
+    return pa.decimal128(before + after, after) if before + after <= _DECIMAL_DIGITS else None
 
 
 class _Texts(Kind):
@@ -474,6 +525,14 @@ class _Dates(Kind):
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         return pa.date32() if name == "date" and [*parameters] in ([], ["day"]) else None
 
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        if not pt.is_timestamp(other):
+            return ""
+        return (
+            "Hudi's readers would show old dates as midnight in their session's zone: add a column of timestamps, fill "
+            "it by update, and drop the dates"
+        )
+
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
         if pt.is_timestamp(given):  # polars' date64
             return pt.is_date64(declared) and given.tz is None
@@ -567,13 +626,26 @@ class _Timestamps(Kind):
             return None  # the zone of a naive time would be a guess
         return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
 
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        if not pt.is_timestamp(other):
+            return ""
+        return "the zone of times without one would be a guess: add the zone to the data, or drop it"
+
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
 
+    def fits_other(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return pt.is_date(batch) and declared.tz is None
+
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        """Accept dates as midnight, if the column has no zone."""
+        if pt.is_date(given):
+            return declared.tz is None
         return pt.is_timestamp(given) and (given.tz is None) == (declared.tz is None)
 
     def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
+        if pt.is_date(given):
+            return "convert the dates to timestamps in their time zone"
         if not pt.is_timestamp(given):
             return super().advice(given, declared)
         return "add the time zone of the data" if given.tz is None else "drop the data's time zone, as in the column"
@@ -673,24 +745,18 @@ def first_answer(ask: Callable[[Kind], pa.DataType | None]) -> pa.DataType | Non
 
 def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     one, other = kind_of(left), kind_of(right)
-    if one is other:
-        return one.join(left, right)
-    if not (one.mixes and other.mixes):
-        return None
-    stored = {one.stored(left, ""), other.stored(right, "")}
-    if len(stored) == 1:
-        return stored.pop()
-    return pa.float64() if stored <= {pa.int32(), pa.float32(), pa.float64()} else None
+    return one.join(left, right) if one is other else one.join_other(left, right) or other.join_other(right, left)
 
 
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
     one, other = kind_of(batch), kind_of(declared)
-    if one is other:
-        return one.fits(batch, declared)
-    if not (one.mixes and other.mixes):
-        return False
-    written, stored = one.stored(batch, ""), other.stored(declared, "")
-    return bool(written == stored or (written == pa.int32() and stored == pa.float64()))
+    return one.fits(batch, declared) if one is other else other.fits_other(batch, declared)
+
+
+def apart(left: pa.DataType, right: pa.DataType) -> str:
+    """Return the reason why two types have no join, and the next step."""
+    one, other = kind_of(left), kind_of(right)
+    return one.apart(left, right) or other.apart(right, left) or _APART
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -195,16 +195,17 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
 def join_types(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
     """Return the least declared type for values of both; commutative and associative.
 
-    Only int -> long, float -> double and int -> double widen, at every depth. Long with float is refused: rounding
-    would depend on the time of a compaction. Structs get the fields of both.
+    Integers, floats and decimals widen, at every depth, if no value is rounded: rounding would depend on the time of a
+    compaction. Structs get the fields of both.
     """
     if left == right and str(left) == str(right):
         return left
     nested = pt.is_nested(left) or pt.is_nested(right)
     joined = _join_nested(left, right, column) if nested else kinds.join(values_of(left), values_of(right))
     if joined is None:
+        why = kinds.apart(values_of(left), values_of(right))
         raise SchemaMismatchError(
-            "the column's two types have no common type for all values: cast one side. "
+            f"the column's two types have no common type for all values: {why}. "
             f"column={column} left={left} right={right}"
         )
     return joined

@@ -1,11 +1,11 @@
-"""Change the names of columns, as protocol steps."""
+"""Change the names and types of columns, as protocol steps."""
 
 from __future__ import annotations
 
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.model.alteration import Alteration
-from crdt_mor.model.alteration_event import AlterationRequest, altered
+from crdt_mor.model.alteration_event import AlterationRequest, CheckGrowth, altered
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.handover import require_not_handed_over
@@ -18,9 +18,10 @@ def alter(
     known_tail: Timeline,
     request: AlterationRequest,
     config: TableConfig,
+    check: CheckGrowth,
     author: Author | None = None,
 ) -> Steps[Timeline]:
-    """Rename, comment or hide columns, decided on the value before the event."""
+    """Rename, widen, comment or hide columns, decided on the value before the event."""
     nonce = yield Nonce()
     tried: list[Alteration] = []
 
@@ -30,8 +31,8 @@ def alter(
         require_not_moving(tail.moving, "alter")
         require_arrived(tail.origin)
         require_not_handed_over(tail.handed_over)
-        value = altered(tail, nonce, wall_ms, request, config, author)
-        if value is not None:
+        value = altered(tail, nonce, wall_ms, request, config, author, check)
+        if value is not None and value.alterations != tail.alterations:
             tried.append(value.alterations[-1])
         return value
 

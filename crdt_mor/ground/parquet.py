@@ -171,3 +171,8 @@ class ParquetSource:
     @property
     def is_one_file(self) -> bool:
         return self.address is not None or self.ranges is not None or len(self.contents) == 1
+
+
+def together(files: Sequence[ParquetSource]) -> ParquetSource:
+    """Join files in memory that a source named one by one."""
+    return replace(files[0], contents=tuple(content for file in files for content in file.contents))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -104,6 +105,11 @@ class Columns:
     def schema(self) -> Mapping[str, pl.DataType]:
         return {**dict.fromkeys(META_COLUMNS, pl.String()), **self.stored}
 
+    @cached_property
+    def unscanned(self) -> frozenset[str]:
+        """The columns that older files may contain in types that polars does not widen in a scan."""
+        return self.numbered.union(name for name, kind in self.stored.items() if _has_decimal(kind))
+
     @property
     def merge_key(self) -> str:
         """The column that keys are compared by: the user's own if it is exact, otherwise the record key's text."""
@@ -120,6 +126,17 @@ class Columns:
 
     def select_own(self) -> list[str]:
         return [COMMIT_TIME, SEQUENCE, RECORD_KEY, *self.stored]
+
+
+def _has_decimal(kind: Any) -> bool:
+    match kind:
+        case pl.Struct():
+            return any(_has_decimal(field.dtype) for field in kind.fields)
+        case pl.List():
+            return _has_decimal(kind.inner)
+        case pl.Map():
+            return _has_decimal(kind.value)
+    return bool(kind.is_decimal())
 
 
 def is_partial(block: DataBlock | DeleteBlock) -> bool:

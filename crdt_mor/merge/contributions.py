@@ -9,8 +9,9 @@ Decisions use the narrow lines. The wide rows are collected once, by position, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
-from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource, together
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -65,17 +66,44 @@ class Contributions:
 
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
     """Scan Parquet files as the table's current columns: newer columns are null, narrower types are widened exactly."""
-    if not columns.numbered or place is not None:
+    runs = _alike(source.at_hand(), columns) if columns.unscanned else []
+    if not any(held for held, _ in runs):
         return source.scan(columns.schema, _WIDEN, place)
-    return pl.concat([_with_texts(file, columns) for file in source.at_hand().one_by_one()])
+    rows = pl.concat([_scan_as(held, files, columns) for held, files in runs])
+    return rows if place is None else rows.with_row_index(place)
 
 
-def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
+def _alike(source: ParquetSource, columns: Columns) -> list[tuple[dict[str, pl.DataType], ParquetSource]]:
+    """Group consecutive files by the types of columns that polars does not widen in a scan."""
+    runs = groupby(source.one_by_one(), lambda file: _unscanned(file, columns))
+    return [(held, together([*files])) for held, files in runs]
+
+
+def _unscanned(file: ParquetSource, columns: Columns) -> dict[str, pl.DataType]:
     held = file.scan().collect_schema()
-    here = columns.numbered.intersection(held if file.columns is None else file.columns)
-    numbers = {name: held[name] for name in sorted(here) if held[name].is_integer()}
-    texts = [pl.col(name).cast(pl.String) for name in numbers]
-    return file.scan({**columns.schema, **numbers}, _WIDEN).with_columns(texts)
+    here = columns.unscanned.intersection(held if file.columns is None else file.columns)
+    kinds = {name: _held_as(held[name], columns.schema[name], name in columns.numbered) for name in sorted(here)}
+    return {name: kind for name, kind in kinds.items() if kind != columns.schema[name]}
+
+
+def _held_as(held: Any, wide: Any, is_numbered: bool) -> Any:
+    """Return the type `wide` with the file's own type for decimals of other digits, and for numbered columns."""
+    match held, wide:
+        case pl.Struct(), pl.Struct():
+            own = {field.name: field.dtype for field in held.fields}
+            inner = {f.name: _held_as(own.get(f.name, f.dtype), f.dtype, is_numbered) for f in wide.fields}
+            return pl.Struct(inner)
+        case pl.List(), pl.List():
+            return pl.List(_held_as(held.inner, wide.inner, is_numbered))
+        case pl.Map(), pl.Map():
+            return pl.Map(wide.key, _held_as(held.value, wide.value, is_numbered))
+    is_other = wide.is_decimal() and (held.is_decimal() or held.is_integer())
+    return held if is_other or (is_numbered and held.is_integer()) else wide
+
+
+def _scan_as(held: Mapping[str, pl.DataType], files: ParquetSource, columns: Columns) -> pl.LazyFrame:
+    widened = [pl.col(name).cast(columns.schema[name]) for name in held]
+    return files.scan({**columns.schema, **held}, _WIDEN).with_columns(widened)
 
 
 def scan_ranges(source: ParquetSource, columns: Columns, ranges: Sequence[tuple[int, int]]) -> pl.LazyFrame:

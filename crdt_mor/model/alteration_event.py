@@ -1,4 +1,4 @@
-"""The event that renames, hides or comments on columns. It changes no file.
+"""The event that renames, hides, widens or comments on columns. It changes no file.
 
 Earlier writers use stored names, so they need not wait or retry.
 """
@@ -6,9 +6,11 @@ Earlier writers use stored names, so they need not wait or retry.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
+import pyarrow as pa
 from pyarrow.types import is_nested
 
 from crdt_mor.columns.names import Names, check_shown
@@ -17,11 +19,16 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.field_ids import numbered
 from crdt_mor.model.instant import begin_after, tick_after
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT
+from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
+
+CheckGrowth: TypeAlias = Callable[[Rules, TableSchema, TableSchema], None]
+"""Raises if a table with these rules may not widen its schema to the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class AlterationRequest:
     renames: Mapping[str, str]
     drops: Sequence[str]
     comments: Mapping[str, str | None]
+    widened: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 def _texts_by_known_name(request: AlterationRequest, known: Container[str]) -> dict[str, str | None]:
@@ -39,22 +47,31 @@ def _texts_by_known_name(request: AlterationRequest, known: Container[str]) -> d
 
 
 def altered(
-    value: Timeline, nonce: str, wall_ms: int, request: AlterationRequest, config: TableConfig, author: Author | None
+    value: Timeline,
+    nonce: str,
+    wall_ms: int,
+    request: AlterationRequest,
+    config: TableConfig,
+    author: Author | None,
+    check: CheckGrowth,
 ) -> Timeline | None:
-    """Return the version with an empty delta commit that alters the names, or None if nothing changes.
+    """Return the version with an empty delta commit that alters columns, or None if nothing changes.
 
     Raise `InvalidInputError` for a missing column, a taken name, or a drop of a needed column.
     """
     schema, names = TableSchema.from_json(value.schema), value.names
     texts = _texts_by_known_name(request, names.by_shown(schema.declared.names))
-    _refuse_fields([*request.renames, *request.drops, *texts], names.outward(schema))
+    _refuse_fields([*request.renames, *request.drops, *request.widened, *texts], names.outward(schema))
+    wide = _widened(request, names, schema)
+    if wide != schema:
+        check(value.rules, schema, wide)
     renamed = dict(zip(names.stored(request.renames, schema), request.renames.values(), strict=True))
     dropped = names.stored(request.drops, schema)
     comments = dict(zip(names.stored(texts, schema), texts.values(), strict=True))
     _refuse_needed(dropped, value, config)
-    both = [names.shown(stored) for stored in dropped if stored in renamed]
+    both = [name for name in request.drops if name in request.renames or name in request.widened]
     if both:
-        raise InvalidInputError(f"rename or drop a column, not both. columns={both}")
+        raise InvalidInputError(f"drop a column, or rename or widen it, not both. columns={both}")
     moving = {*dropped, *renamed}
     stays = [name for name in names.visible(schema.declared.names) if name not in moving]
     check_shown([*renamed.values()], [names.shown(stored) for stored in stays])
@@ -75,7 +92,8 @@ def altered(
             (stored, text or "") for stored, text in comments.items() if all_comments.get(stored, "") != text
         ),
     )
-    if not (alteration.renamed or alteration.dropped or alteration.comments):
+    are_same = not (alteration.renamed or alteration.dropped or alteration.comments)
+    if are_same and wide == schema:
         return None
     completion = Completion(
         requested, alteration.at, value.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author
@@ -83,9 +101,15 @@ def altered(
     return value.following(
         nonce,
         alteration.at,
-        alterations=(*value.alterations, alteration),
+        schema=value.schema if wide == schema else numbered(value.schema, wide.to_json()),
+        alterations=value.alterations if are_same else (*value.alterations, alteration),
         completions=(*value.completions, completion),
     )
+
+
+def _widened(request: AlterationRequest, names: Names, schema: TableSchema) -> TableSchema:
+    stored = names.stored(request.widened, schema)
+    return schema.grow(pa.schema([*zip(stored, request.widened.values(), strict=True)]))
 
 
 def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:

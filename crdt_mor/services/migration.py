@@ -232,10 +232,14 @@ class Migration:
             self.target.publisher,
             self.target.known_tail(),
             columns,
-            lambda schema: check_columns(self.target.config, schema),
+            self._check,
             self._author,
         )
         self.target.remember(self.target.run(grown))
+
+    def _check(self, schema: TableSchema) -> None:
+        self.target.config.key.check_types(schema)
+        check_columns(self.target.config, schema)
 
     def _require_no_twins(self, value: Timeline, step: Step) -> None:
         if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):

@@ -21,7 +21,7 @@ from crdt_mor.columns.tables import with_columns
 from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
-from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
+from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, all_differ, precombine
@@ -32,6 +32,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.write.growing import require_growth
 from crdt_mor.write.held import hold_deletes, hold_ordering, hold_rows
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.spilled import PLACE, Part, SpilledWrite
@@ -338,16 +339,8 @@ class Statements:
             self.collected = [_whole(statement, types) for statement in self.collected]
 
     def check_growth(self, grown: TableSchema) -> None:
-        """Raise if payloads or the ordering forbid the schema `grown`."""
-        check_columns(self.config, grown)
-        if self.rules:
-            writing_rules.require_rules(self.rules, self.config, grown)
-        ordering = self.config.merge.ordering
-        if ordering and grown.select([ordering]).stored != self.schema.select([ordering]).stored:
-            raise SchemaMismatchError(
-                "an ordering column keeps its type, because Hudi's readers compare old deletes with new rows: cast the "
-                f"data. column={ordering!r}"
-            )
+        """Raise if this table may not have the schema `grown`."""
+        require_growth(self.config, self.rules, self.schema, grown)
 
     def move_to(self, schema: TableSchema) -> None:
         """Continue with `schema`, and cast earlier statements to it."""

@@ -122,8 +122,8 @@ class Catalog:
             if field.dataType != types[field.name]:
                 raise SchemaMismatchError(
                     "a column has another type in Spark's catalog than in the table, as ALTER TABLE … TYPE changes the "
-                    f"catalog alone, and writes may widen the table's: {self._made_anew}; to widen the table's, write "
-                    'a frame that has the other type, with the option schemaMode "merge". '
+                    f"catalog alone, and writes may widen the table's: {self._made_anew}; to widen the table's, call "
+                    f"crdt_mor.Table({self.address!r}).alter(widen=...). "
                     f"column={field.name} catalog={field.dataType.simpleString()} "
                     f"table={types[field.name].simpleString()}"
                 )

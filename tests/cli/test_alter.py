@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -56,13 +57,22 @@ def test_columns_are_renamed_dropped_and_commented(table: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "pass --rename, --drop or --comment"),
+        ([], "pass --rename, --drop, --comment or --widen"),
         (["--comment", "Nr."], "a column and its comment"),
         (["--rename", "Nr."], "its new name"),
+        (["--widen", "Nr.=decimals"], "a column and a type"),
     ],
 )
 def test_half_of_an_alteration_is_a_wrong_usage(table: Path, options: list[str], said: str) -> None:
     assert said in " ".join(crdt_mor("alter", table, *options, code=2).stderr.replace("│", " ").split())
+
+
+def test_widen_takes_a_type_as_the_schema_prints_it(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    mor.Table.create(table, pl.DataFrame({"id": [1], "n": [1]}), key="id")
+    crdt_mor("alter", table, "--widen", "n=decimal(21, 2)")
+    assert mor.Table(table).schema.field("n").type == pa.decimal128(21, 2)
+    assert "floats round decimals" in crdt_mor("alter", table, "--widen", "n=double", code=1).stderr
 
 
 def test_the_key_is_not_dropped(table: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from io import BytesIO
 from itertools import permutations
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -441,7 +442,8 @@ _OTHERS = [
     pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.binary(), pa.binary(3),
     pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s", "Asia/Tokyo"),
     pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.time64("ns"),
-    pa.uint64(), pa.decimal128(20, 0), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.bool_(),
+    pa.uint64(), pa.decimal128(20, 0), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.decimal128(38, 20), pa.bool_(),
+    pa.decimal128(6, 3), pa.decimal128(36, 0), pa.list_(pa.decimal128(6, 2)), pa.decimal256(38, 37),
     pa.list_(pa.int8()), pa.large_list(pa.int16()), pa.list_(pa.field("element", pa.int8())), pa.list_(pa.int64()),
     pa.struct([("x", pa.int8())]), pa.struct([("x", pa.uint8())]), pa.map_(pa.string(), pa.int8()),
     pa.struct([("y", pa.string()), ("x", pa.int64())]), pa.list_(pa.struct([("x", pa.int8()), ("z", pa.int8())])),
@@ -488,6 +490,25 @@ def test_the_join_is_a_semilattice(a: TableSchema, b: TableSchema, c: TableSchem
         assert a.join(b.join(joined)).declared.equals(joined.declared)
 
 
+_DECIMALS = st.integers(1, 38).flatmap(lambda digits: st.builds(pa.decimal128, st.just(digits), st.integers(0, digits)))
+_EXACT = st.sampled_from([*_NUMBERS, pa.uint64()]) | _DECIMALS
+
+
+@given(_EXACT, _EXACT, _EXACT)
+def test_join_of_numbers_holds_all_values_in_any_order(a: pa.DataType, b: pa.DataType, c: pa.DataType) -> None:
+    joined = {str(_joined(*map(one, order))) for order in permutations((a, b, c))}
+    assert len(joined) == 1
+    both = _joined(one(a), one(b))
+    if both is None:
+        return
+    wide = one(a).join(one(b))
+    for kind in (a, b):
+        values = pa.table({"c": pa.array(limits(kind)[:2], kind)})
+        old, new = (pl.DataFrame(schema.normalise(values)) for schema in (one(kind), wide))
+        assert old.cast(new.schema).equals(new), "a scan of old files casts them"
+        assert wide.join(one(kind)) == wide
+
+
 @pytest.mark.slow
 def test_the_join_of_every_three_types_does_not_depend_on_the_order() -> None:
     kinds = _NUMBERS[2:] + _OTHERS[::2]
@@ -519,7 +540,19 @@ def test_the_join_of_every_three_types_does_not_depend_on_the_order() -> None:
         (pa.time64("us"), pa.int64(), None),
         (pa.time64("us"), pa.timestamp("us"), None),
         (pa.string(), pa.binary(), None),
-        (pa.decimal128(9, 2), pa.decimal128(10, 2), None),
+        (pa.decimal128(6, 2), pa.decimal128(12, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(6, 2), pa.decimal128(6, 3), pa.decimal128(7, 3)),
+        (pa.decimal128(12, 2), pa.decimal128(10, 4), pa.decimal128(14, 4)),
+        (pa.decimal128(10, 0), pa.decimal64(12, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(38, 0), pa.decimal128(38, 1), None),
+        (pa.int8(), pa.decimal128(6, 2), pa.decimal128(12, 2)),
+        (pa.uint32(), pa.decimal128(6, 2), pa.decimal128(21, 2)),
+        (pa.uint64(), pa.decimal128(6, 2), pa.decimal128(22, 2)),
+        (pa.int64(), pa.uint64(), pa.decimal128(20, 0)),
+        (pa.int64(), pa.decimal128(38, 20), None),
+        (pa.float64(), pa.decimal128(6, 2), None),
+        (pa.date32(), pa.timestamp("us"), None),
+        (pa.date32(), pa.timestamp("us", "UTC"), None),
         (pa.list_(pa.int32()), pa.list_(pa.int64()), pa.list_(pa.int64())),
         (pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), None),
     ],
@@ -608,7 +641,6 @@ class _Array:
 def test_rows_are_read_from_whatever_holds_them() -> None:
     import duckdb
     import pandas as pd
-    import polars as pl
 
     table = pa.table({"a": [1, 2]})
     shapes = [
@@ -638,7 +670,5 @@ def test_what_is_not_a_table_is_refused_by_type(shape: object) -> None:
 
 
 def test_a_lazy_frame_asks_to_be_collected() -> None:
-    import polars as pl
-
     with pytest.raises(InvalidInputError, match=r"call collect\(\)"):
         read_arrow(pl.LazyFrame({"a": [1]}))

@@ -863,6 +863,98 @@ def widened_and_compacted(make: Maker) -> Table:
     return table
 
 
+MORE_DIGITS = (
+    {"a": pa.decimal128(6, 2), "b": pa.decimal128(6, 2)},
+    {"a": pa.decimal128(12, 2), "b": pa.decimal128(30, 2)},
+)
+GREATER_SCALES = (
+    {"a": pa.decimal128(6, 2), "b": pa.decimal128(6, 2), "c": pa.decimal128(10, 0)},
+    {"a": pa.decimal128(7, 3), "b": pa.decimal128(30, 4), "c": pa.decimal128(12, 2)},
+)
+INTEGERS = (
+    {"a": pa.int32(), "b": pa.int64(), "c": pa.int64()},
+    {"a": pa.decimal128(12, 2), "b": pa.decimal128(21, 2), "c": pa.uint64()},
+)
+
+
+OTHER_DECIMALS = "hudi-rs takes no log block whose numbers are integers, or decimals of another scale"
+
+
+def _priced(kinds: dict[str, pa.DataType], ids: Iterable[int], numbers: list[int | None]) -> pa.Table:
+    """Decimals have digits after the point."""
+    columns = {}
+    for name, kind in kinds.items():
+        part = Decimal(1).scaleb(-kind.scale) if pa.types.is_decimal(kind) else 0
+        columns[name] = pa.array([None if number is None else number + part for number in numbers], kind)
+    return pa.table({"id": keys(*ids), **columns})
+
+
+def _widen_numbers(make: Maker, kinds: tuple[dict[str, pa.DataType], dict[str, pa.DataType]], moment: str) -> Table:
+    narrow, wide = kinds
+    table = make.create(_priced(narrow, [0], [None]).schema)
+    table.append(_priced(narrow, range(6), [12, -99, None, 0, 9998, 7]))
+    if moment != "logs":
+        table.maintenance.compact()
+    table.upsert(_priced(wide, [1, 9], [5, 9999]), schema_mode="merge")
+    if moment == "compacted":
+        table.maintenance.compact()
+    return table
+
+
+@shape()
+def digits_in_logs(make: Maker) -> Table:
+    """default, decimals with more digits; log files only."""
+    return _widen_numbers(make, MORE_DIGITS, "logs")
+
+
+@shape()
+def digits_over_a_base(make: Maker) -> Table:
+    """default, decimals with more digits after a compaction."""
+    return _widen_numbers(make, MORE_DIGITS, "base")
+
+
+@shape()
+def digits_compacted(make: Maker) -> Table:
+    """default, decimals with more digits, then compacted."""
+    return _widen_numbers(make, MORE_DIGITS, "compacted")
+
+
+@shape("refused", "equal", OTHER_DECIMALS)
+def scales_in_logs(make: Maker) -> Table:
+    """default, decimals with a greater scale; log files only."""
+    return _widen_numbers(make, GREATER_SCALES, "logs")
+
+
+@shape()
+def scales_over_a_base(make: Maker) -> Table:
+    """default, decimals with a greater scale after a compaction."""
+    return _widen_numbers(make, GREATER_SCALES, "base")
+
+
+@shape()
+def scales_compacted(make: Maker) -> Table:
+    """default, decimals with a greater scale, then compacted."""
+    return _widen_numbers(make, GREATER_SCALES, "compacted")
+
+
+@shape("refused", "equal", OTHER_DECIMALS)
+def integers_in_logs(make: Maker) -> Table:
+    """default, integers that became decimals; log files only."""
+    return _widen_numbers(make, INTEGERS, "logs")
+
+
+@shape()
+def integers_over_a_base(make: Maker) -> Table:
+    """default, integers that became decimals after a compaction."""
+    return _widen_numbers(make, INTEGERS, "base")
+
+
+@shape()
+def integers_compacted(make: Maker) -> Table:
+    """default, integers that became decimals, then compacted."""
+    return _widen_numbers(make, INTEGERS, "compacted")
+
+
 FLAT = pa.list_(pa.struct([("x", pa.int32()), ("y", pa.string())]))
 MORE = pa.list_(pa.struct([("z", pa.string()), ("y", pa.string()), ("x", pa.int32())]))
 WIDER = pa.list_(pa.struct([("y", pa.string()), ("x", pa.int64())]))

@@ -155,13 +155,18 @@ def test_dropped_column_alone_needs_no_column_mapping(tmp_path: Path) -> None:
 
 def test_widened_column_is_rewritten_once_and_equals_the_scan(tmp_path: Path) -> None:
     """Readers without the feature typeWidening would fail on the narrower base file, or read it wrongly."""
-    schema = pa.schema([("id", pa.int64()), ("n", pa.int32()), ("f", pa.float32())])
+    price = pa.decimal128(6, 2)
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int32()), ("f", pa.float32()), ("a", price), ("b", pa.int32())])
     table = made(tmp_path, schema)
-    table.upsert(pa.table({"id": [1, 2, 3], "n": [1, 2, 3], "f": [0.5, 1.5, 2.5]}, schema=schema))
+    prices = pa.array([1, 2, 3]).cast(pa.decimal128(21, 2)).cast(price)
+    table.upsert(
+        pa.table({"id": [1, 2, 3], "n": [1, 2, 3], "f": [0.5, 1.5, 2.5], "a": prices, "b": [7, 8, 9]}, schema=schema)
+    )
     table.maintenance.compact()
     mirrored(table)
     assert all(not path.startswith(".mirror") for path, _ in state_of(table).files)
-    table.upsert(pa.table({"id": [2], "n": [1 << 40], "f": [1e300]}), schema_mode="merge")
+    wide = pa.array([5]).cast(pa.decimal128(21, 2))
+    table.upsert(pa.table({"id": [2], "n": [1 << 40], "f": [1e300], "a": wide, "b": wide}), schema_mode="merge")
     mirrored(table)
     assert by_delta_rs(table) == by_polars(table) == scanned(table)
     assert all(path.startswith(".mirror") for path, _ in state_of(table).files)

@@ -107,6 +107,12 @@ def test_mirror_after_columns_change_equals_the_scan(tmp_path: Path) -> None:
         (pa.int16(), pa.float64()),
         (pa.struct([("a", pa.int32())]), pa.struct([("a", pa.int64()), ("b", pa.string())])),
         (pa.list_(pa.int8()), pa.list_(pa.float64())),
+        (pa.decimal128(6, 2), pa.decimal128(12, 2)),
+        (pa.decimal128(6, 2), pa.decimal128(6, 3)),
+        (pa.int32(), pa.decimal128(12, 2)),
+        (pa.int64(), pa.decimal128(21, 2)),
+        (pa.list_(pa.decimal128(6, 2)), pa.list_(pa.decimal128(12, 2))),
+        (pa.list_(pa.int32()), pa.list_(pa.decimal128(12, 2))),
     ],
 )
 def test_mirror_after_a_type_is_widened_equals_the_scan(tmp_path: Path, old: pa.DataType, new: pa.DataType) -> None:

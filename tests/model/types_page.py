@@ -23,7 +23,7 @@ def tables_of(page: str) -> list[list[list[str]]]:
     return blocks
 
 
-SUPPORTED, SEEN, REFUSED = tables_of(PAGE)
+SUPPORTED, SEEN, REFUSED, *_ = tables_of(PAGE)
 
 
 def arrow_type(text: str) -> pa.DataType:

@@ -450,7 +450,7 @@ def test_a_rename_to_a_name_that_was_added_meanwhile_is_refused(make: Make, plac
 # --- what may be altered ----------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "nothing": ({}, {}, "pass rename, drop or comment"),
+    "nothing": ({}, {}, "pass rename, drop, comment or widen"),
     "a column that is not there": ({}, {"rename": {"m": "x"}}, "no such column"),
     "to a name that is there": ({}, {"rename": {"n": "price"}}, "already"),
     "to one that differs in case": ({}, {"rename": {"n": "PRICE"}}, "differ only in case"),
