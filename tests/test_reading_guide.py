@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 LOOKUPS = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 GUIDES = [
-    "reading.md", "writing.md", "changes.md", "verifying.md", "sql.md", "mirrors.md", "memory.md",
+    "reading.md", "writing.md", "changes.md", "verifying.md", "sql.md", "mirrors.md", "memory.md", "cdc.md",
     slow("start.md"),
     slow("observing.md"), pytest.param("maintenance.md", marks=[LOOKUPS, pytest.mark.slow]),
     slow("testing.md"),

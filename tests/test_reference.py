@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import crdt_mor
-from crdt_mor import payloads, testing
+from crdt_mor import cdc, payloads, testing
 from docs.site.entries import FOLDER, entries, homes, public
 from tests.guides import run_page
 
@@ -89,6 +89,7 @@ PUBLIC = [f"{module}.{name}" for name, module in homes().items()]
 PUBLIC += [f"crdt_mor.payloads.{name}" for name in payloads.__all__ if name not in crdt_mor.__all__]
 PUBLIC += [f"crdt_mor.testing.{name}" for name in testing.__all__]
 PUBLIC += [f"crdt_mor.readers.spark.{name}" for name in names_of_spark()]
+PUBLIC += [f"crdt_mor.cdc.{name}" for name in cdc.__all__]
 PUBLIC += ["crdt_mor.readers.polars.scan_table", "crdt_mor.readers.follow.follow"]
 
 OF_VALUES = {

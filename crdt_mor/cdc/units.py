@@ -33,9 +33,19 @@ def feeds(changes: Iterable[Change]) -> list[Feed]:
 
 def _feed(source: str, changes: list[Change]) -> Feed:
     changes.sort(key=lambda change: change.position)
-    end = len(changes)
-    last = changes[-1]
-    if last.transaction is not None and not last.ends:
-        while end and changes[end - 1].transaction == last.transaction and not changes[end - 1].ends:
-            end -= 1
+    end = _end(changes)
     return Feed(source, changes[:end], changes[end:])
+
+
+def _end(changes: Sequence[Change]) -> int:
+    """Return the number of changes up to the last end of a transaction. A tombstone belongs to the change before it."""
+    end, unfinished = 0, None
+    for place, change in enumerate(changes):
+        is_tombstone = change.operation == "m" and change.transaction is None
+        if unfinished is not None and not is_tombstone and change.transaction != unfinished:
+            end, unfinished = place, None
+        if not is_tombstone:
+            unfinished = None if change.ends else change.transaction
+        if unfinished is None:
+            end = place + 1
+    return end

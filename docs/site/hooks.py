@@ -36,7 +36,7 @@ TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 SHOWN = (".py", ".toml", ".txt", ".sh", ".json")
 
-WITH_ENTRIES = ("crdt_mor", *(f"crdt_mor.{name}" for name in (*MODULES, "payloads", "testing")))
+WITH_ENTRIES = ("crdt_mor", *(f"crdt_mor.{name}" for name in (*MODULES, "cdc", "payloads", "testing")))
 MADE_BY_USERS = {"Table", "MemoryStore", "LocalStore"}
 
 
@@ -87,7 +87,7 @@ def _with_heading(entry: re.Match[str]) -> str:
     """Return a reference entry under its user-visible name, `Table.upsert`; values with their fields."""
     *_, owner, name = entry[1].split(".")
     heading = f"{owner}.{name}" if owner[0].isupper() else name
-    options = [f"heading: {heading}", f"toc_label: {heading}", f"merge_init_into_class: {_has_fields(entry[1])}"]
+    options = [f'heading: "{heading}"', f'toc_label: "{heading}"', f"merge_init_into_class: {_has_fields(entry[1])}"]
     lines = [f"::: {entry[1]}", "    options:", *(f"      {option}" for option in options)]
     return "\n".join([*lines, entry[2].removeprefix("    options:\n")])
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor.cdc import apply, decode_debezium
+from crdt_mor.cdc import apply
+from crdt_mor.cdc.debezium import decode_debezium
 from tests.cdc.tables import rows, table_of
 
 CUSTOMERS = pa.schema([(name, pa.string()) for name in ("first_name", "last_name", "email")])
@@ -291,6 +292,14 @@ def test_a_transaction_ends_with_the_event_of_its_end() -> None:
     assert done.left == ()
     assert len(rows(table)) == 2
     assert done.positions == {"server.public.customers-0": 1, "server.transaction-0": 0}
+
+
+def test_a_tombstone_does_not_end_a_transaction() -> None:
+    table = table_of(CUSTOMERS)
+    gone = of_transaction(1, 1, ANNE, 2)
+    gone["value"] = gone["value"].replace(b'"op": "c"', b'"op": "d"').replace(b'"before": null', b'"before": {"id": 1}')
+    cut = [of_transaction(0, 1, ANNE, 1), gone, record(2, None, {"id": 1})]
+    assert [*apply(table, cut).left] == cut
 
 
 # --- where events come from -------------------------------------------------------------------------------------------
