@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal
 
@@ -26,6 +27,7 @@ class TableConfig:
         hudi_version: Hudi's table version: 9 for tables of ours.
         table_type: Hudi's table type.
         local_times: Hudi's instants are in local time, Hudi's default, instead of UTC.
+        ttl: rows expire at the time in this column, or a duration later; None: never.
     """
 
     name: str
@@ -39,6 +41,7 @@ class TableConfig:
     hudi_version: int = 9
     table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"] = "MERGE_ON_READ"
     local_times: bool = False
+    ttl: str | tuple[str, timedelta] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "payloads", MappingProxyType(dict(self.payloads)))
@@ -63,4 +66,5 @@ def shown(config: engine.TableConfig) -> TableConfig:
         hudi_version=config.version,
         table_type=config.table_type,
         local_times=config.local_times,
+        ttl=merge.ttl,
     )

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +35,7 @@ from crdt_mor.model.alteration import created_with
 from crdt_mor.model.alteration import names_of as names_after
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_NAMES, OUR_RULES
+from crdt_mor.model.expiry import Expiry, Ttl
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
@@ -208,8 +210,17 @@ def default_name(uri: str | os.PathLike[str]) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef] = ()) -> MergeSpec:
+def merge_spec(
+    merge: Merge | None, ordering: str | None, ttl: Ttl | None = None, kept: Collection[PayloadRef] = ()
+) -> MergeSpec:
     """Return a table's merge from the arguments. kept: as in `reference`."""
+    spec = _rule_of(merge, ordering, kept)
+    if spec.expiry is not None:
+        raise InvalidInputError(f"pass the expiry as ttl=, not in merge. merge={merge!r}")
+    return spec if ttl is None else replace(spec, expiry=Expiry.of(ttl))
+
+
+def _rule_of(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef]) -> MergeSpec:
     if ordering and merge is not None:
         raise InvalidInputError(
             "pass merge or ordering, not both. To order single columns by another column, use merge={(…): LatestBy(…)}"

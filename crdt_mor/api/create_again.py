@@ -122,6 +122,8 @@ def _settings(requested: TableConfig, existing: TableConfig) -> Iterator[_Differ
         summaries = requested.merge.summary, existing.merge.summary
         sides = summaries if summaries[0] != summaries[1] else (str(requested.merge), str(existing.merge))
         yield _Difference("merge", *sides)
+    if requested.merge.expiry != existing.merge.expiry:
+        yield _Difference("ttl", requested.merge.ttl, existing.merge.ttl)
     if requested.buckets != existing.buckets:
         yield _Difference("buckets", requested.buckets, existing.buckets)
 
@@ -132,9 +134,8 @@ def _parts(config: TableConfig, parts: Sequence[str]) -> dict[str, object]:
 
 
 def _is_same_merge(requested: MergeSpec, existing: MergeSpec) -> bool:
-    if replace(requested, columns=()) != replace(existing, columns=()) or len(requested.columns) != len(
-        existing.columns
-    ):
+    rules = [replace(merge, columns=(), expiry=None) for merge in (requested, existing)]
+    if rules[0] != rules[1] or len(requested.columns) != len(existing.columns):
         return False
     return all(map(_is_same_member, requested.columns, existing.columns))
 

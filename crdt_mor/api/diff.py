@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Final
 
@@ -103,6 +103,8 @@ def diff(
     session: Session, other: Session, as_of: AsOf | None, other_as_of: AsOf | None, columns: Sequence[str] | None
 ) -> Differences:
     one, two = _sealed(session, as_of, "as_of"), _sealed(other, other_as_of, "other_as_of")
+    if one.moment is not None and two.moment is not None:  # one moment for both
+        one, two = (replace(side, moment=max(one.moment, two.moment)) for side in (one, two))
     return _Comparison(one, two, columns).run()
 
 
@@ -178,6 +180,8 @@ class _Comparison:
     def _differing(self, slices: Sequence[Sequence[FileSlice]]) -> list[list[FileSlice]]:
         """Return the file slices with different bytes. Only for the same table in two places."""
         one, two = (side.value for side in self._sides)
+        if self._sides[0].expiry_time != self._sides[1].expiry_time:
+            return [list(of) for of in slices]
         if one.table_id is None or (one.table_id, one.schema, one.alterations) != (
             two.table_id, two.schema, two.alterations,
         ):  # fmt: skip

@@ -226,7 +226,7 @@ def _keys_to_erase(session: Session, data: Data | None, keys: object, where: pl.
     if where is not None:
 
         def matching(value: Timeline) -> pl.DataFrame:
-            snapshot = Snapshot.seal(session, value)
+            snapshot = Snapshot.seal(session, value).with_expired()
             shown = [snapshot.names.shown(name) for name in needed]
             rows = Scan(snapshot, shown, where, meta=False).to_arrow()
             return keyed(config, snapshot.schema.normalise(rows.rename_columns(needed)))

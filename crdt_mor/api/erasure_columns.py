@@ -73,6 +73,7 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     reasons: dict[str, set[str | None]] = {
         "it identifies rows": {*config.key.fields, *config.key.partition_fields},
         "it orders the versions of a row": {config.merge.ordering},
+        "the row expires by it": {*config.merge.expiry_columns},
         "its payload keeps a state of all writes": {*kept},
         "another payload keeps a state, so the row cannot be written anew": {*unwritable},
         "it is declared without nulls": {field.name for field in known if not field.nullable},

@@ -44,6 +44,7 @@ from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_finish import finish, finish_all, raise_failed
+from crdt_mor.services.expiry import move_clock
 from crdt_mor.services.handover import hand_over, take_back
 from crdt_mor.services.maintain import maintain
 from crdt_mor.services.maintain_report import Maintained
@@ -102,6 +103,7 @@ class Maintenance:
         options = compaction_options(log_files_min, logs_only, rewrite)
         execute = with_plans_shown(execute_parts)
         if plan is None:
+            move_clock(self._session)
             done = finish_all(self._session, partial(compaction, **options), execute)
         else:
             done = [finish(self._session, plan_of(plan), execute)]

@@ -17,6 +17,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.planners import compaction as engine
 from crdt_mor.services import service
 from crdt_mor.services.compaction import compaction
+from crdt_mor.services.expiry import move_clock
 
 
 @operations
@@ -43,7 +44,9 @@ class Plans:
             rewrite: "order" also rewrites base files not sorted by the properties `crdt_mor.cluster_by` and
                 `crdt_mor.cluster_order`.
         """
-        plan = service.schedule(self._session, compaction(**compaction_options(log_files_min, logs_only, rewrite)))
+        chosen = compaction(**compaction_options(log_files_min, logs_only, rewrite))
+        move_clock(self._session)
+        plan = service.schedule(self._session, chosen)
         return None if plan is None else self._shown(plan)
 
     def open(self) -> list[CompactionPlan]:

@@ -101,7 +101,9 @@ class NewSettings:
     name: str | None = None
 
     def config(self, old: TableConfig) -> TableConfig:
-        merge = old.merge if self.merge is None and self.ordering is None else merge_spec(self.merge, self.ordering)
+        merge = old.merge
+        if self.merge is not None or self.ordering is not None:
+            merge = merge_spec(self.merge, self.ordering, old.merge.ttl)
         partitions = old.key.partition_fields if self.partition_by is None else names_of(self.partition_by)
         hive_style = self.hive_style
         if hive_style is None:
@@ -302,7 +304,7 @@ def _first_schema(session: Session, value: Timeline, config: TableConfig, layout
     new settings name.
     """
     created, now = session.config.created_schema(), TableSchema.from_json(value.schema)
-    needed = {*config.key.partition_fields, *config.merge.names, *layout.columns}
+    needed = {*config.key.partition_fields, *config.merge.names, *config.merge.expiry_columns, *layout.columns}
     if created is None:
         chosen = now
     elif needed <= set(created.declared.names):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -159,6 +160,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
+        ttl: str | tuple[str, timedelta] | None = None,
         not_null: str | Sequence[str] = (),
         check: Mapping[str, str] | None = None,
         default: Mapping[str, Any] | None = None,
@@ -186,6 +188,8 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
             buckets: file groups per partition, fixed for the table's life. Use one per few hundred MB.
             merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects
                 or names; other columns take the latest commit's value. Or `PartialUpdate()`.
+            ttl: rows expire at the time in this timestamp column, or later: `("created", timedelta(days=30))`. Null is
+                never. Not with payloads or `PartialUpdate`.
             not_null, check, default: rules, as in `add_rules`.
             cluster_by: columns that sort base files in compactions, most important first, for filters on them; by
                 default the key. The property `crdt_mor.cluster_by`.
@@ -206,7 +210,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         objects = store_at(uri, given.environment, storage_options, given.store)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
-        spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
+        spec = merge_spec(merge, ordering, ttl, payloads_there(objects, str(uri)) if exist_ok else ())
         config = engine.TableConfig(name or default_name(uri), key_spec, spec, buckets)
         layout = Layout.checked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
@@ -234,6 +238,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
+        ttl: str | tuple[str, timedelta] | None = None,
         not_null: str | Sequence[str] = (),
         check: Mapping[str, str] | None = None,
         default: Mapping[str, Any] | None = None,
@@ -279,7 +284,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
-        config = engine.TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        config = engine.TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering, ttl), buckets)
         load.require_free(objects, str(uri))
         if is_bucket(objects):
             objects.probe()

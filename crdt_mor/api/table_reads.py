@@ -27,7 +27,7 @@ from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.points import is_checkpoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
-from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.snapshot import Snapshot, moment_now
 
 if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
@@ -85,10 +85,9 @@ class TableReads(Readable, NearNames):
 
         def view(value: Timeline) -> Snapshot:
             if stable:
-                cut: Cut | None = Cut.latest(value, "requested")
+                snapshot = Snapshot.seal(session, value, Cut.latest(value, "requested"), moment_now(session, value))
             else:
-                cut = None if point is None else cut_at(session, value, point)
-            snapshot = Snapshot.seal(session, value, cut)
+                snapshot = Snapshot.seal(session, value, None if point is None else cut_at(session, value, point))
             if names == "then":
                 snapshot = replace(snapshot, called=names_at(value.alterations, snapshot.cut.time))
             return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
@@ -109,6 +108,7 @@ class TableReads(Readable, NearNames):
         raw: bool = False,
         consistency: Literal["latest", "stable"] = "latest",
         until: str | AsOf | None = None,
+        expired: bool = False,
         names: Literal["now", "then"] = "now",
     ) -> Changes:
         """Return the changes after `since`: each changed key once, merged, in its state at the end.
@@ -121,6 +121,7 @@ class TableReads(Readable, NearNames):
             raw: return the rows of each commit as written, unmerged; deletes contain only keys.
             consistency: "stable" stops before the oldest pending write.
             until: the end, as `since`; None for now. Changes between two points never change.
+            expired: also return rows that expire (`ttl`), as deletes. The `_commit_timestamp` of images is the expiry.
             names: "now" uses current names of columns renamed or dropped since, "then" the names at the end.
 
         Raises:
@@ -134,18 +135,20 @@ class TableReads(Readable, NearNames):
         _check_names(names)
         if images and raw:
             raise InvalidInputError(f"pass only one of images and raw. images={images} raw={raw}")
+        if expired and raw:
+            raise InvalidInputError(f"raw changes contain only writes: omit raw to see expiries. expired={expired}")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
         first, last = (None if point is None else point_of(point) for point in (since, until))
         ends = {"since": first, "until": last}
         points = {name: point for name, point in ends.items() if by == "completed" or is_checkpoint(point)}
         value = sealed_at(session, **points)  # Hudi's commits must be found before the checkpoint
-        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
+        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since", exact=expired)
         end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
         if end.time < start.time:
             raise InvalidInputError(f"until lies before since: exchange the two. since={start} until={end}")
         warn_of_move(value.moving)
-        window = Window.seal(self._session, value, start, end)
+        window = Window.seal(self._session, value, start, end, expired=expired)
         called = value.names if names == "now" else names_at(value.alterations, end.time)
         return Changes(window, columns, "images" if images else "raw" if raw else "merged", called)
 
@@ -199,7 +202,7 @@ class TableReads(Readable, NearNames):
         session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
         start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
-        return Changes(Window.seal(self._session, value, start, end), columns, "difference", value.names)
+        return Changes(Window.seal(self._session, value, start, end, expired=True), columns, "difference", value.names)
 
     def _diff_of_tables(
         self,

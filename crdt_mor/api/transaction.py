@@ -294,7 +294,8 @@ class Transaction:
         assert self._value is not None
         write = self._write
         if write is None or self._wait_ms is None:
-            return Snapshot.seal(self._session, self._value)
+            begun = None if write is None else write.begun.requested
+            return Snapshot.seal(self._session, self._value, moment=begun)
         reads = Reads.of(columns, filter, write.statements.schema, NamedStatements(write.statements).names)
         view, count = write.settle(reads, self._wait_ms), len(write.statements.collected)
         if not count:

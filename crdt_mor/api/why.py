@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import polars as pl
@@ -16,6 +17,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import HIDDEN, Merging, merging_of
 from crdt_mor.merge.blocks import COMMIT_TIME
+from crdt_mor.merge.expiry import expired, expires_at
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.authors import columns_of
@@ -42,6 +44,8 @@ class _HistoryTable:
         facts = [
             self._facts(line, local=local) | {"overtaken_by": self._overtaking(i)} for i, line in enumerate(self.lines)
         ]
+        if facts and (expiry := self._expiry()) is not None:
+            facts[-1]["because"] = f"{facts[-1]['because']}; the row expired at {expiry}"
         columns = {name: pa.array([row.get(name) for row in facts], kind) for name, kind in _FACTS.items()}
         columns["written"] = self._rows([line.written for line in self.lines])
         columns["result"] = self._rows([line.after for line in self.lines])
@@ -50,6 +54,13 @@ class _HistoryTable:
             columns["states"] = states
         order = [*_BEFORE_ROWS, "columns", "written", "effect", "changed", "because", "result", "states", *_AFTER_ROWS]
         return pa.table({name: columns[name] for name in order if name in columns})
+
+    def _expiry(self) -> datetime | None:
+        expiry, at, row = self.snapshot.session.config.merge.expiry, self.snapshot.expiry_time, self.lines[-1].after
+        if expiry is None or at is None or not row.filter(expired(expiry, at)).height:
+            return None
+        found: datetime = row.select(expires_at(expiry)).item()
+        return found
 
     def _overtaking(self, number: int) -> list[str]:
         """Return later contributions that were visible first: readers never saw this line's result."""

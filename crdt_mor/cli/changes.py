@@ -32,6 +32,9 @@ def changes(
     images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,
     stable: Annotated[bool, typer.Option("--stable", help="Stop before the oldest pending write.")] = False,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="Also rows that expire, as deletes (create --ttl).")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more changes, like tail -f.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="How often --follow looks.")] = 1.0,
     columns: Columns = None,
@@ -52,7 +55,7 @@ def changes(
         start = checkpoint.read_text().strip()
     table = inputs.opened(uri)
     options: dict[str, Any] = {"columns": inputs.split_names(columns), "images": images, "raw": raw}
-    options["consistency"] = "stable" if stable else "latest"
+    options |= {"consistency": "stable" if stable else "latest", "expired": expired}
     pause = timedelta(seconds=every)
     if follow:
         from crdt_mor.readers.follow import follow as following

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +38,7 @@ from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
 from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import pa, pl
-from crdt_mor.model.policies import words_of_bytes
+from crdt_mor.model.policies import words_of_bytes, words_of_ms
 
 
 class Rewrite(StrEnum):
@@ -131,6 +132,10 @@ def cat(
     send(scan, limit, form, table.config.key)
 
 
+def _ttl_text(ttl: str | tuple[str, timedelta] | None) -> str | None:
+    return f"{ttl[0]}={words_of_ms(ttl[1] // timedelta(milliseconds=1))}" if isinstance(ttl, tuple) else ttl
+
+
 def schema(uri: Uri, output: Form = Output.text) -> None:
     """List the columns with their types, roles and payloads.
 
@@ -148,6 +153,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
                 "partition_by": list(config.partition_by),
                 "ordering": config.ordering,
                 "merge": config.merge,
+                "ttl": _ttl_text(config.ttl),
                 "payloads": dict(config.payloads),
                 "comments": dict(table.comments),
                 "rules": document(table.rules),
@@ -162,6 +168,8 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
         roles[config.ordering].append("ordering")
     for name, payload in config.payloads.items():
         roles[name].append(payload)
+    if config.ttl is not None:
+        roles[config.ttl if isinstance(config.ttl, str) else config.ttl[0]].append(f"ttl {_ttl_text(config.ttl)}")
     said = table.comments
     head = ["column", "type", "role", *(["comment"] if said else [])]
     for name in table.rules.not_null:

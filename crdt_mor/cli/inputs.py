@@ -95,6 +95,11 @@ def duration(text: str, name: str) -> timedelta:
     return timedelta(milliseconds=ms)
 
 
+def ttl(text: str | None) -> str | tuple[str, timedelta] | None:
+    pair = None if text is None else name_and_value(text)
+    return text if pair is None else (pair[0], duration(pair[1], "--ttl"))
+
+
 def token(text: str | None) -> tuple[str, int] | None:
     """Parse `--token app:1`."""
     if text is None:

@@ -64,6 +64,11 @@ Merges = Annotated[
     ),
 ]
 
+Ttl = Annotated[
+    str | None,
+    typer.Option("--ttl", metavar="A[=TIME]", help="Rows expire at the time in this column, or later: created=30d."),
+]
+
 AsOf = Annotated[
     str | None,
     typer.Option(
@@ -137,6 +142,7 @@ class Settings:
     partition_by: PartitionBy = None
     buckets: Buckets = 4
     merge: Merges = None
+    ttl: Ttl = None
     not_null: NotNull = None
     check: Checks = None
     default: Defaults = None
@@ -145,7 +151,7 @@ class Settings:
     def arguments(self) -> dict[str, Any]:
         return {
             "ordering": self.ordering, "partition_by": inputs.split_names(self.partition_by) or (),
-            "buckets": self.buckets, "merge": inputs.merge(self.merge or []),
+            "buckets": self.buckets, "merge": inputs.merge(self.merge or []), "ttl": inputs.ttl(self.ttl),
             "not_null": inputs.split_names(self.not_null) or (), "check": inputs.by_name(self.check, "--check"),
             "default": inputs.by_name(self.default, "--default"),
         }  # fmt: skip

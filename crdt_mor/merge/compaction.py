@@ -11,6 +11,7 @@ Everything below S has ended, and no new write can be requested there. Nothing n
   compact_logs     a log compaction, under any rule: the base stays, and all log contributions are carried, folded as
                    far as no pending write can land between them
 Stable deletes are dropped, except winning ordered tombstones: stability implies nothing about ordering values.
+Stable rows that have expired at the barrier are dropped; under `ordering` a tombstone remains.
 Base rows lack partition path and file name, which the writer of the file adds.
 """
 
@@ -78,11 +79,18 @@ class CompactedSlice:
     carry: Callable[[], Carry]
 
 
-def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> CompactedSlice:
-    """Compact an overwrite-latest table. Only deletes are carried, in one block, each with its own time."""
+def compact_all(
+    files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None, expired: pl.Expr | None = None
+) -> CompactedSlice:
+    """Compact an overwrite-latest table. Only deletes are carried, in one block, each with its own time.
+
+    expired: rows to drop, if stable.
+    """
     assert rule.kind == "latest"
     dead: list[pl.DataFrame] = []
-    parts = _fold(files, rule, columns, dead, timed=stable_before is not None)
+    if expired is not None and stable_before is not None:
+        expired &= pl.col(COMMIT_TIME) < stable_before
+    parts = _fold(files, rule, columns, dead, timed=stable_before is not None, expired=expired)
 
     def carry() -> Carry:
         assert len(dead) == len(parts), "the carry is taken after all parts are merged"
@@ -95,7 +103,9 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
     return CompactedSlice(parts, carry)
 
 
-def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> CompactedSlice:
+def compact_stable(
+    files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str], expired: pl.Expr | None = None
+) -> CompactedSlice:
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
@@ -108,7 +118,7 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
     parts = (
         [partial(_merge_columns, below, rule, columns, seen=not pending)]
         if columnwise
-        else _fold(below, rule, columns, dead, timed=True)
+        else _fold(below, rule, columns, dead, timed=True, expired=expired)
     )
 
     def carry() -> Carry:
@@ -119,7 +129,7 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
 
 
 def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Carry | None:
-    """Return the carry of a log compaction: all log contributions in START_COMMIT_TIME order.
+    """Return the carry of a log compaction, in START_COMMIT_TIME order.
 
     Each row, and under `latest` each delete, keeps its own requested time.
 
@@ -170,21 +180,41 @@ def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: boo
 
 
 def _fold(
-    files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    dead: list[pl.DataFrame],
+    *,
+    timed: bool,
+    expired: pl.Expr | None,
 ) -> list[Callable[[], pl.DataFrame]]:
     every, columns = columns.select_own(), columns.by_text()
 
     def fold(part: Slice) -> pl.DataFrame:
         base = None if part.base is None else BaseScan(part.base, columns, RECORD_KEY, part=part.base_rows)
         resolved = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
-        dead.append(resolved.deletes)
         rows = resolved.rows.select(every).rechunk()
         live = rows[resolved.winners.gather(text_order(rows[RECORD_KEY].gather(resolved.winners)))]
         below = resolved.base.decode(resolved.drop, every) if isinstance(resolved.base, BaseScan) else resolved.base
-        return live if below is None else _merged(below, resolved.drop, live)
+        merged = live if below is None else _merged(below, resolved.drop, live)
+        if expired is None:
+            dead.append(resolved.deletes)
+            return merged
+        dead.append(_with_buried(resolved.deletes, merged.filter(expired), rule.ordering))
+        return merged.filter(~expired)
 
     files = promote(with_whole_rows(files, rule, columns), rule, columns, RECORD_KEY, every)
     return [partial(fold, part) for part in in_parts(files, PART_BASE_ROWS_MIN, rule, columns, every)]
+
+
+def _with_buried(deletes: pl.DataFrame, gone: pl.DataFrame, ordering: str | None) -> pl.DataFrame:
+    """Add tombstones of dropped rows. A row without an ordering value beats no later one."""
+    if ordering is None:
+        return deletes
+    lines = gone.filter(pl.col(ordering).is_not_null()).select(
+        pl.col(RECORD_KEY).alias(LINE_KEY), pl.lit(TOMBSTONE, pl.Int8).alias(KIND), pl.col(ordering).alias(ORDER)
+    )
+    return pl.concat([deletes.select(lines.columns), lines])
 
 
 def _merged(base: DecodedBase, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:

@@ -132,6 +132,7 @@ def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig)
         "the key": config.key.fields,
         "the partitions": config.key.partition_fields,
         "the ordering": () if ordering is None else (ordering,),
+        "the expiry of rows": config.merge.expiry_columns,
         "the order of rows in base files": layout,
         "a payload of several columns": together,
         "a rule": {name for rule in value.rules for name in rule.columns},

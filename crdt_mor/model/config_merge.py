@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import pyarrow as pa
+
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
 from crdt_mor.model import config_properties as hoodie
+from crdt_mor.model.expiry import Expiry
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 
@@ -53,6 +56,7 @@ def merge_properties(merge: MergeSpec) -> dict[str, str]:
 
 def check_merge(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
     _check_ordering(merge.ordering, schema)
+    _check_expiry(merge.expiry, schema)
     _check_members(merge, key, schema)
 
 
@@ -65,6 +69,18 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
         raise InvalidInputError(f"the ordering column does not exist. column={ordering} columns={known}")
     kind = schema.stored.field(index).type
     kind_of(kind).require_ordered(kind, ordering)
+
+
+def _check_expiry(expiry: Expiry | None, schema: TableSchema) -> None:
+    if expiry is None:
+        return
+    index = schema.declared.get_field_index(expiry.column)
+    if index < 0:
+        known = schema.declared.names
+        raise InvalidInputError(f"the column of ttl does not exist. column={expiry.column} columns={known}")
+    kind = schema.declared.field(index).type
+    if not pa.types.is_timestamp(kind):
+        raise InvalidInputError(f"the column of ttl must be a timestamp. column={expiry.column} type={kind}")
 
 
 def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:

@@ -4,7 +4,8 @@
     ordering:<column>           the row with the greatest value of one column
     partial_update/1?nulls=…    per column, the value of the last commit that wrote it
 
-With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`.
+With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`. With `latest` and
+`ordering`, rows may expire, milliseconds after a column: `latest?ttl=created+2592000000`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.expiry import Expiry, Ttl
 
 PARTIAL_UPDATE: Final = "partial_update/1"
 
@@ -115,6 +117,7 @@ class MergeSpec:
     columns: tuple[ColumnMerge, ...] = ()
     hudi_commit_time: bool = False
     """A table made by Hudi with COMMIT_TIME_ORDERING: `latest`, with Hudi's limits."""
+    expiry: Expiry | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "ordering") != (self.ordering is not None):
@@ -123,6 +126,12 @@ class MergeSpec:
             raise InvalidInputError(
                 "a table has an ordering column or payloads, not both. To order single columns by another column, use "
                 "the payload merge={(…): LatestBy(…)}"
+            )
+        if self.expiry is not None and (self.custom or self.hudi_commit_time):
+            raise InvalidInputError(
+                "rows can expire only where whole rows win: omit ttl, or omit merge. With payloads or partial updates, "
+                "a write after the expiry would have to start the row afresh, and such merges fold writes without "
+                f"their times. ttl={self.ttl!r}"
             )
         names = self.names
         repeated = {name for name in names if names.count(name) > 1}
@@ -144,6 +153,14 @@ class MergeSpec:
         ordering = () if self.ordering is None else (self.ordering,)
         return (*ordering, *(name for member in self.columns for name in member.columns))
 
+    @property
+    def ttl(self) -> Ttl | None:
+        return None if self.expiry is None else self.expiry.ttl
+
+    @property
+    def expiry_columns(self) -> tuple[str, ...]:
+        return () if self.expiry is None else (self.expiry.column,)
+
     def decided_with(self, names: Collection[str]) -> set[str]:
         """Return all columns of the payloads of these columns."""
         together = {*names}
@@ -152,10 +169,14 @@ class MergeSpec:
     @property
     def summary(self) -> str:
         members = "; ".join(map(str, self.columns))
-        return f"{self._head} ({members})" if members else self._head
+        return f"{self._rule} ({members})" if members else self._rule
 
     @property
     def _head(self) -> str:
+        return self._rule if self.expiry is None else f"{self._rule}?ttl={self.expiry}"
+
+    @property
+    def _rule(self) -> str:
         if self.kind == "partial":
             return f"{PARTIAL_UPDATE}?nulls={self.nulls}"
         return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
@@ -175,10 +196,20 @@ class MergeSpec:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"the payloads in merge are invalid: {error!r}. merge={text!r}") from error
         name, _, query = head.partition("?")
-        if head == "latest":
-            return cls(columns=columns)
-        if name.startswith("ordering:") and not query and name != "ordering:":
-            return cls("ordering", ordering=unquote(name.removeprefix("ordering:")), columns=columns)
+        expiry = _expiry_of(query, text)
+        if name == "latest" and (expiry is None) == (head == name):
+            return cls(columns=columns, expiry=expiry)
+        if name.startswith("ordering:") and (expiry is None) == (not query) and name != "ordering:":
+            return cls("ordering", unquote(name.removeprefix("ordering:")), columns=columns, expiry=expiry)
         if name == PARTIAL_UPDATE and query in ("", "nulls=value", "nulls=keep"):
             return cls("partial", nulls="keep" if query == "nulls=keep" else "value", columns=columns)
         raise InvalidInputError(f"no such merge; use {_KNOWN}. merge={text!r}")
+
+
+def _expiry_of(query: str, text: str) -> Expiry | None:
+    if not query.startswith("ttl="):
+        return None
+    try:
+        return Expiry.parse(query.removeprefix("ttl="))
+    except ValueError as error:
+        raise InvalidInputError(f"the ttl in merge is invalid. merge={text!r}") from error

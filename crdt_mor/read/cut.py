@@ -105,8 +105,10 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
     oldest = value.retention.since
     if completed >= oldest:
         return Cut("completed", completed)
-    # Without a commit between the version and the oldest kept moment, both show the same rows.
-    if not shows_the_same(value, completions, Cut("completed", completed), oldest):
+    # Without a commit between the version and the oldest kept moment, both show the same rows, unless rows expire.
+    if session.config.merge.expiry is not None or not shows_the_same(
+        value, completions, Cut("completed", completed), oldest
+    ):
         raise _expired(value, version, name)
     return Cut("completed", oldest)
 
@@ -118,9 +120,10 @@ def _expired(value: Timeline, point: Point, name: str) -> SnapshotExpiredError:
     )
 
 
-def window_end(session: Session, value: Timeline, point: Point, by: By, name: str) -> Cut:
+def window_end(session: Session, value: Timeline, point: Point, by: By, name: str, *, exact: bool = False) -> Cut:
+    """exact: never return a later cut of the same commits."""
     if is_checkpoint(point):
-        return _checkpoint(session, value, point, by, name)
+        return _checkpoint(session, value, point, by, name, exact)
     if by == "requested":
         raise InvalidInputError(f"pass a checkpoint of stable changes, or None, for stable changes. {name}={point!r}")
     return kept_cut_at(session, value, point, name)
@@ -134,7 +137,7 @@ def kept_cut_at(session: Session, value: Timeline, point: Point, name: str) -> C
     return cut
 
 
-def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str) -> Cut:
+def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str, exact: bool) -> Cut:
     cut, table_id = Cut.parse(text)
     if table_id is not None and table_id != value.table_id:
         raise TableReplacedError(
@@ -159,16 +162,16 @@ def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str)
             "and continue from the scan's checkpoint (a Spark stream: with a new checkpointLocation, and the scan's "
             f"checkpoint as the option since). {name}={text!r} restored_to={restore.to} restored_at={restore.at}"
         )
-    return _retained(session, value, cut, text, name)
+    return _retained(session, value, cut, text, name, exact)
 
 
-def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str) -> Cut:
+def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str, exact: bool) -> Cut:
     retention = value.retention
     oldest = retention.since if cut.by == "completed" else retention.stable_since
     if cut.time >= oldest or cut.time == EPOCH:
         return cut
     # On an idle table a checkpoint may be older than the kept history without missing a commit.
-    if shows_the_same(value, session.views.completions(value), cut, oldest):
+    if not exact and shows_the_same(value, session.views.completions(value), cut, oldest):
         return replace(cut, time=oldest)
     raise CheckpointExpiredError(
         "a clean dropped the history after this checkpoint: scan the table and continue from the scan's "

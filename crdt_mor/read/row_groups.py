@@ -31,7 +31,7 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
     series = [pl.Series("len", [footer.row_group(group).num_rows for group in every], pl.get_index_type())]
     try:
         for name, kind in kinds.items():
-            low, high, nulls = zip(*(_statistics(footer.row_group(group), name) for group in every), strict=True)
+            low, high, nulls = zip(*(statistics(footer.row_group(group), name) for group in every), strict=True)
             series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
             series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
         skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
@@ -48,7 +48,7 @@ def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collec
     ordered = sorted(keys)
 
     def may_have(group: int) -> bool:
-        least, greatest, _ = _statistics(footer.row_group(group), RECORD_KEY)
+        least, greatest, _ = statistics(footer.row_group(group), RECORD_KEY)
         if not isinstance(least, str) or not isinstance(greatest, str):
             return True
         return bisect_left(ordered, least) < bisect_right(ordered, greatest)
@@ -80,7 +80,8 @@ def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[
     return [g for g in groups if any(first <= starts[g] < first + rows for first, rows in ranges)]
 
 
-def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
+def statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
+    """Return the minimum, maximum and number of nulls of a column; None if unknown."""
     for i in range(group.num_columns):
         chunk = group.column(i)
         if chunk.path_in_schema == name and (statistics := chunk.statistics) is not None:

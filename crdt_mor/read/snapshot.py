@@ -28,10 +28,11 @@ from crdt_mor.laws.merging import merging_of
 from crdt_mor.log.outcome import ValueOf
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, Slice
+from crdt_mor.merge.expiry import alive
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.merge.resolution import Resolution
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.slices import FileSlice, Slices, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
@@ -60,6 +61,8 @@ class Snapshot:
         at_hand: uncommitted log files of a block, in memory, by path.
         called: names of the columns; None for the value's names.
         resolutions: receives the merges' resolutions, instead of the session's cache and the hints.
+        moment: the time for expiries; None for the cut's time.
+        hides_expired: False to read all stored rows.
     """
 
     session: Session
@@ -71,11 +74,17 @@ class Snapshot:
     at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     called: Names | None = None
     resolutions: Bounded[Resolution] | None = field(default=None, compare=False)
+    moment: InstantTime | None = None
+    hides_expired: bool = True
 
     @classmethod
-    def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
+    def seal(
+        cls, session: Session, value: Timeline, cut: Cut | None = None, moment: InstantTime | None = None
+    ) -> Snapshot:
         slices = session.views.slices(value, cut, old_logs=session.config.was_upgraded)
-        return cls(session, value, cut or Cut.latest(value, "completed"), slices)
+        if cut is None:
+            cut, moment = Cut.latest(value, "completed"), moment or moment_now(session, value)
+        return cls(session, value, cut, slices, moment=moment)
 
     @classmethod
     def before(cls, session: Session, begun: ValueOf, settled: Timeline, requested: InstantTime) -> Snapshot:
@@ -96,6 +105,20 @@ class Snapshot:
             shown = commits_before(begun, shown, ended, requested)
         value = replace(begun, schema=settled.schema, added=settled.added, alterations=settled.alterations)
         return cls(session, value, Cut("requested", requested), fold_slices(shown))
+
+    def with_expired(self) -> Snapshot:
+        return replace(self, hides_expired=False)
+
+    @property
+    def expiry_time(self) -> InstantTime | None:
+        """The time for expiries; None if no row is hidden."""
+        hides = self.session.config.merge.expiry is not None and self.hides_expired
+        return (self.moment or self.cut.time) if hides else None
+
+    @property
+    def _alive(self) -> pl.Expr | None:
+        expiry, at = self.session.config.merge.expiry, self.expiry_time
+        return None if expiry is None or at is None else alive(expiry, at)
 
     def read_optimized(self) -> Snapshot:
         slices = Slices(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
@@ -190,6 +213,7 @@ class Snapshot:
         """
         store = self.session.store
         merging = merging_of(self.session.config, self.value.schema)
+        predicate = conjunction([part for part in (predicate, self._alive) if part is not None])
         if keys is not None and not self.session.is_far:
             predicate = _of_keys(predicate, keys, merging.columns)
         columns = self.read_columns(select, predicate)
@@ -235,13 +259,12 @@ class Snapshot:
         yield from chain.from_iterable(groups_in_threads(finished, merges.of(parts), attrgetter("size"), memory_limit))
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
-        """Return the columns to read: at least one, or a frame would lose its row count."""
+        """Return at least one column, or a frame would lose its row count."""
         named = [] if predicate is None else columns_in(predicate)
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
     def collecting_resolutions(self) -> Snapshot:
-        """Return this snapshot without known resolutions; its merges store them."""
         return replace(self, resolutions=Bounded(RESOLUTIONS_BYTES))
 
     @property
@@ -300,7 +323,6 @@ class Snapshot:
         return sum(height is not None for _, height in self._heights())
 
     def count(self) -> int:
-        """Count rows: from commits, earlier merges, or keys."""
         rows, others = 0, list[FileSlice]()
         for slice_, height in self._heights():
             if height is None:
@@ -312,9 +334,11 @@ class Snapshot:
 
     def _heights(self) -> Iterator[tuple[FileSlice, int | None]]:
         """Yield each slice with its row count, or None if only its files tell."""
-        resolved = self.resolved
+        resolved, hides = self.resolved, self._alive is not None
 
         def with_height(slice_: FileSlice) -> tuple[FileSlice, int | None]:
+            if hides:
+                return slice_, None
             resolution = resolved.of(slice_)
             return slice_, _stored_rows(slice_) if resolution is None else resolution.height
 
@@ -322,8 +346,15 @@ class Snapshot:
         yield from in_threads(with_height, self.slices, REQUESTS) if is_far else map(with_height, self.slices)
 
 
+def moment_now(session: Session, value: Timeline) -> InstantTime | None:
+    """Return the time for expiries now; None in tables without."""
+    if session.config.merge.expiry is None:
+        return None
+    return max(value.clock, from_ms(session.environment.now_ms()))
+
+
 def _stored_rows(slice_: FileSlice) -> int | None:
-    """Return the row count of the slice's commit, without logs. Hudi's archived commits store none."""
+    """Hudi's archived commits store no row count."""
     return slice_.base.rows if slice_.base is not None and not slice_.logs and slice_.base.rows else None
 
 

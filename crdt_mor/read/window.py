@@ -29,7 +29,8 @@ from crdt_mor.model.slices import FileSlice, Slices, balanced_parts, files_withi
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import is_commit
-from crdt_mor.read.images import DELETE, UPSERT, Versions, images_in_turn, images_of, with_change, with_commit
+from crdt_mor.read.images import DELETE, INSERT, UPSERT, Versions, images_in_turn, images_of, with_change, with_commit
+from crdt_mor.read.lapses import expired_images, lapsed_unwritten, untouched
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_start
 
@@ -45,6 +46,7 @@ class Window:
     Attributes:
         between: completions that exactly one cut shows.
         history: completions of the file slices between the cuts; None to read them from the value.
+        expired: merged changes and images contain expiries as deletes.
     """
 
     session: Session
@@ -53,15 +55,17 @@ class Window:
     end: Cut
     between: Sequence[Completion]
     history: Sequence[Completion] | None = None
+    expired: bool = False
 
     @classmethod
-    def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
+    def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut, *, expired: bool = False) -> Window:
         require_times(session)
         first, last = sorted((start.time, end.time))
         # Segments are sorted by completion: ordered by request, a later segment may contain commits of the window.
         closed = end.by == "completed"
         completions = session.views.completions(value, lambda s: s.last > first and not (closed and s.first > last))
-        return cls(session, value, start, end, tuple(c for c in completions if start.shows(c) != end.shows(c)))
+        between = tuple(c for c in completions if start.shows(c) != end.shows(c))
+        return cls(session, value, start, end, between, expired=expired and session.config.merge.expiry is not None)
 
     @cached_property
     def commits(self) -> list[Completion]:
@@ -80,20 +84,22 @@ class Window:
         return replace(self, end=end, between=between)
 
     def parts(self, mode: Mode, size: int) -> list[Window]:
-        """Split the window by file groups, for other processes."""
         if mode == "merged" and self._whole:
             history = self._completions(self.end)
             weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._slices(self.end)]
         else:
             history = self._completions(self.start, self.end)
-            weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in self._touched()]
+            touched = self._touched()
+            weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in touched]
+            if self.expired and mode != "raw":
+                weights += [(slice_.group, slice_.weight) for slice_ in untouched(self._earlier.slices, touched)]
         light = replace(self, value=self.value.header)
         parts = [frozenset(scopes) for scopes in balanced_parts(weights, size)]
         return [replace(light, between=within(self.between, part), history=within(history, part)) for part in parts]
 
     @property
     def _whole(self) -> bool:
-        """True if the window starts at the empty table, so its changes are a snapshot."""
+        """True if the changes are a snapshot."""
         return self.start.time == EPOCH
 
     # --- forms of changes -------------------------------------------------------------------------------------------
@@ -134,17 +140,27 @@ class Window:
             ]
 
         yield from self._each(changed)
+        if self.expired:
+            for frame in self._lapsed(select):
+                yield with_change(states.identities(frame.select(select)), DELETE)
 
-    def difference(
-        self, select: Sequence[str], known: dict[FileGroup, pl.DataFrame] | None = None
+    def difference(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield the images of all rows that differ between the two ends."""
+        yield from self._compared(select, self._states)
+        if self.expired:
+            change = DELETE if self.start.time <= self.end.time else INSERT
+            for frame in self._lapsed(select):
+                yield with_change(frame.select(select), change)
+
+    def _compared(
+        self, select: Sequence[str], states: States, known: dict[FileGroup, pl.DataFrame] | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Yield the images of all rows that differ between the two ends.
+        """Yield the images of the commits' keys that differ between the two ends.
 
         Args:
             known: rows at the start, by file group, of all keys that this or a later window wrote. Updated to the
                 rows at the end.
         """
-        states = self._states
 
         def compared(groups: TouchedGroups) -> list[pl.DataFrame]:
             keys = states.keys(groups)
@@ -171,6 +187,8 @@ class Window:
     def _is_in_order(self) -> bool:
         """Return True if each commit was requested after all commits visible before it: its rows are visible."""
         if self._states.merging.rule.kind != "latest" or self.start.time > self.end.time or self._written is not None:
+            return False
+        if self.session.config.merge.expiry is not None:
             return False
         touched = self._touched()
         if any(groups.written is None for groups in touched):
@@ -203,17 +221,28 @@ class Window:
         return [with_commit(images[c.requested], c, local=local) for c in self.commits if c.requested in images]
 
     def images_by_states(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        states = self._states
+        states, expires = self._states, self.session.config.merge.expiry is not None
         known = {
             groups.written.group: states.before(groups, states.keys(groups), select)
             for groups in self._touched()
-            if groups.written is not None
+            if groups.written is not None and not expires
         }
+        last = self
         for commit, window in self._steps():
             with expired_start() if window.end != self.end else nullcontext():
-                frames = [frame for frame in window.difference(select, known) if frame.height]
+                yield from window.expired_images(select)
+                # Rows that expired before the commit ended are not its changes.
+                at_end = replace(states, before_at=window.end.time, after_at=window.end.time) if expires else states
+                frames = [frame for frame in window._compared(select, at_end, known) if frame.height]  # noqa: SLF001
             if frames:
                 yield with_commit(pl.concat(frames), commit, local=self.session.config.local_times)
+            last = window._between(window.end, self.end)  # noqa: SLF001
+        yield from last.expired_images(select)
+
+    def expired_images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        rows = expired_images(self._earlier, self.end.time, select) if self.expired else None
+        if rows is not None:
+            yield with_change(rows, DELETE)
 
     def raw(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         for commit, window in self._steps():
@@ -221,7 +250,7 @@ class Window:
                 yield with_commit(frame, commit, local=self.session.config.local_times)
 
     def contributions(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        states = self._states
+        states = self._stored
         for groups in self._touched():
             if self._overwriting:
                 yield from self._replaced(groups, select)
@@ -241,7 +270,7 @@ class Window:
 
     def _replaced(self, groups: TouchedGroups, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield an overwrite's rows in a file group, and a delete for each other key in it."""
-        states = self._states
+        states = self._stored
         after = states.after(groups, None, select)
         before = states.before(groups, None, [])
         gone = before.join(after, on=states.key, how="anti")[states.key]
@@ -270,7 +299,16 @@ class Window:
         return replace(self, start=start, end=end, between=between)
 
     def touched(self) -> tuple[States, list[TouchedGroups]]:
-        return self._states, self._touched()
+        return self._stored, self._touched()
+
+    def _lapsed(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        later = max(self.start.time, self.end.time)
+        return lapsed_unwritten(self._earlier, later, self._touched(), self._states, select)
+
+    @property
+    def _earlier(self) -> Snapshot:
+        earlier = min(self.start, self.end, key=lambda cut: cut.time)
+        return Snapshot(self.session, self.value, earlier, self._slices(earlier))
 
     def _each(self, work: Callable[[TouchedGroups], list[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
         limit = self.session.memory_limit
@@ -280,6 +318,11 @@ class Window:
 
     @property
     def _states(self) -> States:
+        return replace(self._stored, before_at=self.start.time, after_at=self.end.time)
+
+    @property
+    def _stored(self) -> States:
+        """The states with expired rows."""
         return States(self.session, self.value.schema, forward=self.start.time <= self.end.time)
 
     def _touched(self) -> list[TouchedGroups]:

@@ -22,10 +22,12 @@ from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.contributions import LINE_KEY
+from crdt_mor.merge.expiry import alive
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.expressions import conjunction
 from crdt_mor.read.fetching import plan
 from crdt_mor.read.images import Versions
 from crdt_mor.read.open_slice import open_slice
@@ -64,13 +66,18 @@ class TouchedGroups:
 
 @dataclass(frozen=True)
 class States:
-    """Reader of the states of touched file groups. `forward`: True if the window's end shows its commits, False if its
-    start does.
+    """Reader of the states of touched file groups.
+
+    Attributes:
+        forward: True if the window's end shows its commits, False if its start does.
+        before_at, after_at: the states' times for expiries; None reads all stored rows.
     """
 
     session: Session
     schema: str
     forward: bool
+    before_at: InstantTime | None = None
+    after_at: InstantTime | None = None
 
     @property
     def merging(self) -> Merging:
@@ -106,7 +113,7 @@ class States:
     def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         """Return the state at the start of some keys, or of all (None)."""
         with expired_start():
-            return self.merged(groups.before, keys, select)
+            return self.merged(groups.before, keys, select, at=self.before_at)
 
     def after(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         """Return the state at the end, with the columns of `before`.
@@ -116,7 +123,7 @@ class States:
         since = None
         if groups.written is not None and self.merging.rule.kind == "latest" and self.forward:
             since = min(log.name.instant for log in groups.written.logs)
-        return self.merged(groups.after, keys, select, since)
+        return self.merged(groups.after, keys, select, since, at=self.after_at)
 
     def merged(
         self,
@@ -124,11 +131,15 @@ class States:
         keys: pl.Series | None,
         select: Sequence[str],
         since: InstantTime | None = None,
+        *,
+        at: InstantTime | None = None,
     ) -> pl.DataFrame:
-        merging = self.merging
+        merging, expiry = self.merging, self.session.config.merge.expiry
         columns = distinct([self.key, COMMIT_TIME], select)
         predicate = None if keys is None else pl.col(self.key).is_in(keys.implode())
         only_keys = None if keys is None or predicate is None else kernel.KeyCondition(self.key, predicate, len(keys))
+        if expiry is not None and at is not None:
+            predicate = conjunction([*([] if predicate is None else [predicate]), alive(expiry, at)])
         frames = [pl.DataFrame(schema={name: merging.columns.schema[name] for name in columns})]
         for slice_ in slices:
             blocks = self._open(slice_, since)
@@ -159,9 +170,17 @@ class States:
         ]
         return pl.DataFrame(columns)
 
+    def identities(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows with nulls outside key and partitions."""
+        spec = self.session.config.key
+        named = {self.key, *spec.fields, *spec.partition_fields}
+        return rows.with_columns(
+            pl.lit(None, kind).alias(name) for name, kind in rows.schema.items() if name not in named
+        )
+
     def _last_values(self, keys: pl.Series, groups: TouchedGroups, names: Sequence[str]) -> dict[str, pl.Series]:
         """Return the partition columns of deleted rows, from their last state, if the path lacks the values."""
-        states = [self.before(groups, keys, names).select(self.key, *names)]
+        states = [replace(self, before_at=None).before(groups, keys, names).select(self.key, *names)]
         if groups.written is not None:
             states.append(self.written(groups.written, [self.key, *names])[0])
         rows = pl.concat(states).unique(self.key, keep="first")

@@ -25,6 +25,7 @@ from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
+from crdt_mor.merge.expiry import expired
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import field_ids
@@ -37,6 +38,7 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput, plan_again, plan_compaction, plan_logs
 from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
 from crdt_mor.read.open_slice import base_source, open_slice
+from crdt_mor.services.expiry import Removes, slices_expired
 from crdt_mor.services.service import Service
 from crdt_mor.store.absences import surely
 from crdt_mor.write.base_files import base_file
@@ -48,7 +50,12 @@ Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collec
 
 
 def compaction(
-    log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False, reorder: bool = False
+    log_files_min: int = 1,
+    choose: Choose | None = None,
+    *,
+    logs_only: bool = False,
+    reorder: bool = False,
+    removes: Removes | None = "any",
 ) -> Service[CompactionPlan]:
     """Return the compaction of the chosen file groups with at least `log_files_min` log files.
 
@@ -56,9 +63,10 @@ def compaction(
         choose: Chooses file groups; None chooses all.
         logs_only: Compact only logs, where a base file exists.
         reorder: Include file groups not sorted in the table's order.
+        removes: Include file groups without logs if "any" or "all" rows have expired.
     """
     orders: dict[str, str] | None = {} if reorder else None
-    plan = partial(_plan, log_files_min, choose, logs_only, orders)
+    plan = partial(_plan, log_files_min, choose, logs_only, orders, None if logs_only else removes)
     return Service(COMPACT, _require, plan, _execute, _size, _inputs)
 
 
@@ -92,6 +100,7 @@ def _plan(
     choose: Choose | None,
     logs_only: bool,
     orders: dict[str, str] | None,
+    removes: Removes | None,
     session: Session,
     value: Timeline,
     taken: Collection[FileGroup],
@@ -100,19 +109,18 @@ def _plan(
     # The session caches segments, so planning again after a lost race is cheap.
     slices = session.views.slices(value)
     reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
-    slices = slices if reordered else slices.with_logs()
+    lapsed = [] if removes is None else slices_expired(session, value, value.next_barrier, removes)
+    also = reordered.union(slice_.group for slice_ in lapsed)
+    slices = slices if also else slices.with_logs()
     groups = None if choose is None else choose(value, slices, taken)
-    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)
+    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, also)
     return _unless_waiting(session, value, plan)
 
 
 def _in_another_order(
     session: Session, value: Timeline, slices: Sequence[FileSlice], orders: dict[str, str]
 ) -> set[FileGroup]:
-    """Return the file groups whose base file is not sorted as `value` asks.
-
-    orders: cache by base file path; base files never change.
-    """
+    """orders: cache by base file path; base files never change."""
 
     def order(slice_: FileSlice) -> str:
         assert slice_.base is not None
@@ -170,10 +178,11 @@ def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[Dat
             return [copied, *_put_carry(session, plan, group, carry, schema)]
         if opened.base is not None:
             opened = replace(opened, base=opened.base.at_hand())
+        gone = None if config.merge.expiry is None else expired(config.merge.expiry, plan.barrier)
         if rule.kind == "latest":
-            compacted = compact_all(opened, rule, columns, pending[0] if pending else None)
+            compacted = compact_all(opened, rule, columns, pending[0] if pending else None, gone)
         else:
-            compacted = compact_stable(opened, rule, columns, pending)
+            compacted = compact_stable(opened, rule, columns, pending, gone)
         rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
         if state_columns := {m.hidden for m in rule.members if m.hidden}:
             # Drop unneeded state columns: readers decode even a column of nulls.

@@ -58,7 +58,7 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
             are searched too for moved rows; live rows there are kept.
         before: Keep rows requested at or after this time; None keeps none.
     """
-    snapshot = Snapshot.seal(session, value)
+    snapshot = Snapshot.seal(session, value).with_expired()
 
     def look(history: GroupHistory) -> Traces:
         return _traces(snapshot, history, before)

@@ -47,7 +47,7 @@ class Values:
 
 def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Sequence[str]) -> list[Values]:
     """Return the values in each file group that has any. sought: as in `erasure_traces.traces`."""
-    snapshot = Snapshot.seal(session, value)
+    snapshot = Snapshot.seal(session, value).with_expired()
     look = partial(_values, snapshot, columns=columns)
     found = groups_in_threads(look, histories(snapshot, sought), attrgetter("size"), session.memory_limit)
     return [one for one in found if one.held]

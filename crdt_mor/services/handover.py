@@ -54,6 +54,12 @@ def _require_own_order(config: TableConfig) -> None:
             "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "
             f"needed. merge={config.merge} table={config.name}"
         )
+    if config.merge.expiry is not None:
+        raise InvalidInputError(
+            "Hudi's writers see expired rows until a compaction, so the result of their MERGE INTO would depend on it: "
+            "copy the table into a table without ttl, Table.create(...).append(Table(...).scan()), and hand that table "
+            f"over. merge={config.merge} table={config.name}"
+        )
     if config.merge.custom:
         raise InvalidInputError(
             "Hudi's writers cannot run the merge of this table: copy it into a table with the default merge, "

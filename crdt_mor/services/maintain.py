@@ -48,6 +48,7 @@ from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, failure_texts, finish
+from crdt_mor.services.expiry import Removes, due_expired, move_clock
 from crdt_mor.services.maintain_hudi import sweep_dead, tell_hudi
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
 from crdt_mor.services.resolving import hints
@@ -229,8 +230,10 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     def due_of_rest(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
         return [one for one in due_in(value, slices, taken) if one.group in rest]
 
+    if rest and not run.dry_run:
+        move_clock(session)
     while rest and not run.dry_run:  # only file groups due at the start, so this ends beside fast writers
-        plan, chosen = schedule_due(session, due_of_rest, logs_only=name == "log_compaction")
+        plan, chosen = schedule_due(session, due_of_rest, logs_only=name == "log_compaction", removes="all")
         if plan is None:
             break
         for group in plan.file_groups:
@@ -239,7 +242,7 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
 
 
 def schedule_due(
-    session: Session, due_in: Due, *, logs_only: bool = False
+    session: Session, due_in: Due, *, logs_only: bool = False, removes: Removes | None = None
 ) -> tuple[CompactionPlan | None, list[DueGroup]]:
     chosen: list[DueGroup] = []
 
@@ -247,7 +250,7 @@ def schedule_due(
         chosen[:] = bounded(due_in(value, slices, taken))
         return {one.group for one in chosen}
 
-    return service.schedule(session, compaction(choose=choose, logs_only=logs_only)), chosen
+    return service.schedule(session, compaction(choose=choose, logs_only=logs_only, removes=removes)), chosen
 
 
 def must_wait(session: Session, value: Timeline) -> bool:
@@ -259,7 +262,8 @@ def must_wait(session: Session, value: Timeline) -> bool:
 
 
 def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
-    return due_compactions(value, slices, run.session.config.merge, run.policies, run.now_ms, taken)
+    due = due_compactions(value, slices, run.session.config.merge, run.policies, run.now_ms, taken)
+    return [*due, *due_expired(run.session, value, run.now_ms, taken)]
 
 
 def _due_of_logs(

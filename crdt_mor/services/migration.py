@@ -245,8 +245,8 @@ class Migration:
         if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):
             return
         cut = self._cut(value, step.until)
-        there, here = Snapshot.seal(self.target, self.target.tail()), Snapshot.seal(self.source, value, cut)
-        if there.count() == here.count():
+        there = Snapshot.seal(self.target, self.target.tail(), moment=cut.time)
+        if there.count() == Snapshot.seal(self.source, value, cut).count():
             return
         if _origin(self.target.tail()).step == step:  # else another process was faster
             refuse_twins(Loader(self.source, value, self.target.config), cut)

@@ -107,7 +107,7 @@ class Loader:
             of = buckets(stored_array(frame[RECORD_KEY], pa.string()), self.target.key, count)
             return frame.filter(pl.Series(of == number))
 
-        snapshot = Snapshot(self.source, self.value, cut, Slices(slices), part=True)
+        snapshot = Snapshot(self.source, self.value, cut, Slices(slices), part=True, hides_expired=False)
         rows = list(snapshot.frames(self._columns, None, finish=lambda frame: ours(self._keyed_rows(frame))))
         dead = [ours(self._located(self._tombstones(slice_), slice_.partition)) for slice_ in slices]
         return Cargo(self._none_keyed, self._all_rows(rows), self._all_tombstones(dead))
@@ -269,7 +269,8 @@ def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
 def refuse_twins(loader: Loader, cut: Cut) -> None:
     source, value, target = loader.source, loader.value, loader.target
     needed = distinct(target.key.fields, target.key.partition_fields)
-    frames = Snapshot.seal(source, value, cut).frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))
+    snapshot = Snapshot.seal(source, value, cut).with_expired()
+    frames = snapshot.frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))
     keys = pl.concat([pl.DataFrame(schema=_KEYED), *(frame.select(list(_KEYED)) for frame in frames)])
     twins = keys.filter(pl.struct(_KEYS).is_duplicated())
     if twins.height:

@@ -120,7 +120,7 @@ def _published(session: Session, format: str, deletes: str | None, *, forgets: b
     """Refresh to the newest version; again, and alone, if a clean removed files of it meanwhile."""
     ahead, replaced, puts = -1, None, Objects()
     while True:
-        snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+        snapshot = Snapshot.seal(session, session.views.sealed(decided=True)).with_expired()
         # A table that was put back from a backup is older than its mirror.
         anew = ahead > snapshot.value.version
         done = _refreshed(session, snapshot, format, deletes, anew=anew, forgets=forgets)

@@ -55,7 +55,7 @@ class Hints:
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._store = session.store
-        self._snapshot = Snapshot.seal(session, session.known_tail()).collecting_resolutions()
+        self._snapshot = Snapshot.seal(session, session.known_tail()).with_expired().collecting_resolutions()
         self._resolved = self._snapshot.resolved
         paths = ((self._resolved.hint_path(slice_), slice_) for slice_ in self._snapshot.slices)
         hinted = {path: slice_ for path, slice_ in paths if path is not None}

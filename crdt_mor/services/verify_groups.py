@@ -63,7 +63,7 @@ class View:
     @classmethod
     def newest(cls, session: Session, partitions: Collection[str] | None = None) -> View:
         value = session.views.sealed(look=True)
-        snapshot = Snapshot.seal(session, value)
+        snapshot = Snapshot.seal(session, value).with_expired()
         if partitions is not None:
             snapshot = replace(snapshot, slices=snapshot.slices.within(partitions))
         slices = {slice_.group: slice_ for slice_ in snapshot.slices}

@@ -63,7 +63,7 @@ def _settled(session: Session, format: str, *, deep: bool) -> list[Finding]:
 
 def _ask(session: Session, format: str, *, deep: bool) -> tuple[int, list[Finding]]:
     """Return the newest number, or -1, and the findings."""
-    snapshot = Snapshot.seal(session, session.views.sealed(decided=True))
+    snapshot = Snapshot.seal(session, session.views.sealed(decided=True)).with_expired()
     kind, moment, folder = kind_of(session, snapshot.value, format), moment_of(snapshot), FOLDERS[format]
     try:
         head = session.run(kind.head())
@@ -175,7 +175,7 @@ class _Asked:
         marks = [value.retention.since, *(mark for _, mark in value.retention.groups)]
         if at < max(marks) or restored_since(value.restores, self.head.version) is not None:
             return None
-        return Snapshot.seal(self.session, value, Cut("completed", at))
+        return Snapshot.seal(self.session, value, Cut("completed", at)).with_expired()
 
     def slices(self) -> Iterator[Finding]:
         if self._then is None:

@@ -226,14 +226,17 @@ def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
     key, merge = config.key, config.merge
     ordering = None if merge.ordering is None else by.get(merge.ordering, merge.ordering)
     members = tuple(member.renamed(renamed(member.columns)) for member in merge.columns)
+    expiry = merge.expiry and replace(merge.expiry, column=by.get(merge.expiry.column, merge.expiry.column))
+    columns = tuple(sorted(members, key=lambda member: member.columns))
     return replace(
         config,
         key=replace(key, fields=renamed(key.fields), partition_fields=renamed(key.partition_fields)),
-        merge=replace(merge, ordering=ordering, columns=tuple(sorted(members, key=lambda member: member.columns))),
+        merge=replace(merge, ordering=ordering, columns=columns, expiry=expiry),
     )
 
 
 def _named(config: TableConfig) -> list[str]:
     key, merge = config.key, config.merge
     ordering = [] if merge.ordering is None else [merge.ordering]
-    return [*key.fields, *key.partition_fields, *ordering, *(name for m in merge.columns for name in m.columns)]
+    members = (name for m in merge.columns for name in m.columns)
+    return [*key.fields, *key.partition_fields, *ordering, *merge.expiry_columns, *members]

@@ -31,7 +31,7 @@ from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.authors import Author, Info, application_of
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
@@ -139,7 +139,8 @@ class TriedWrite:
 
     def _view(self) -> Snapshot:
         """Return the followed version's snapshot, with the rows added so far."""
-        view, collected = Snapshot.seal(self.session, self.followed.value), self.statements.collected
+        value, collected = self.followed.value, self.statements.collected
+        view = Snapshot.seal(self.session, value, moment=max(value.clock, from_ms(self.started_ms)))
         if not collected:
             return view
         return view.with_own(_staging(self.session, self.statements).stage(collected, in_memory), view.schema)

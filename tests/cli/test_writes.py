@@ -233,7 +233,7 @@ def test_the_schema_that_is_printed_makes_the_same_table(tmp_path: Path) -> None
     said = json.loads((tmp_path / "schema.json").read_text())
     assert {name: value for name, value in said.items() if name != "columns"} == {
         "key": ["id", "day"], "partition_by": ["day"], "ordering": None, "merge": "latest (n: counter/1)",
-        "payloads": {"n": "counter/1"}, "comments": {},
+        "ttl": None, "payloads": {"n": "counter/1"}, "comments": {},
         "rules": {"not_null": [], "check": {}, "default": {}, "unproven": []},
     }  # fmt: skip
     lines = [line.split() for line in run("schema", tmp_path / "t").stdout.splitlines()]
