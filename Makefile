@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions check-engines bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions check-engines check-cdc bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an
 
 check-engines: setup  ## Other engines read mirrors and try to delete files; needs Maven, Java 17 and Java 24 (ARGS=--long for more slices)
 	$(BIN)/python -m tests.engines all $(ARGS)
+
+check-cdc: setup  ## Four consumers that are killed replicate a PostgreSQL that pgbench changes (ARGS="--minutes 0.5")
+	$(BIN)/python -m tests.cdc.check_postgres $(ARGS)
 
 check-lowest: setup  ## The fast tier on the lowest versions that pyproject.toml promises: requirements-lowest.txt
 	$(BIN)/python -m tests.environments lowest $(ARGS)

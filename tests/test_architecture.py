@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services": BELOW_READ | {"read", "write", "mirror"},
     "api": BELOW_READ | {"read", "write", "services", "mirror"},  # the public classes
     "crdt_mor": ENGINE,  # the front door
-    "cli": ENGINE | {"simulation", "crdt_mor", "readers"},
+    "cli": ENGINE | {"simulation", "crdt_mor", "readers", "cdc"},
     "__main__": {"cli"},  # python -m crdt_mor
     "payloads": {"crdt_mor", "errors"},  # each is a model for a customer's own
     "telemetry": {"crdt_mor", "errors"},  # an observer like any other
@@ -76,7 +76,7 @@ LIBRARIES: dict[str, set[str]] = {
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},
     "pyspark_crdt_mor": set(),
-    "cdc": {"fastavro", "polars", "pyarrow"},
+    "cdc": {"confluent_kafka", "fastavro", "polars", "psycopg", "pyarrow"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ def type_of(name: str | None) -> pa.DataType | None:
 
 
 def value_of(name: str | None, value: Any) -> Any:
+    if name == "numeric" and isinstance(value, int | Decimal):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
     if not isinstance(value, str) or name is None:
         return value
     if name == "bytea":

@@ -137,5 +137,4 @@ def _other_table(uri: str, other: str) -> mor.Table:
 
 
 def _note(path: Path, checkpoint: str) -> None:
-    """Store the checkpoint. A command killed before continues from the previous checkpoint."""
     put_whole(path, f"{checkpoint}\n".encode())

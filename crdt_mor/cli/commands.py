@@ -323,7 +323,6 @@ def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
 
 
 def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
-    """Return a filter for instants completed after a point, even one before the retained history."""
     if isinstance(point, int):
         if point > table.version:
             raise mor.errors.FutureSnapshotError(

@@ -135,7 +135,6 @@ def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
 
 
 def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
-    """Return the rows of a file as `rows_of` does, with the source's column names."""
     from crdt_mor.api.files_places import Places
     from crdt_mor.api.load_sources import open_source
     from crdt_mor.columns.renames import NONE
@@ -196,10 +195,7 @@ def _unpacked(path: Path) -> Content:
 
 
 def _in_arrow(source: Any) -> pa.Buffer:
-    """Read a file into memory of Arrow, whose threads may free a part of it after Python's end.
-
-    Freeing Python's bytes then would abort the process.
-    """
+    """Arrow's threads may free bytes after Python's end."""
     sink = pa.BufferOutputStream()
     shutil.copyfileobj(source, sink)
     return sink.getvalue()
@@ -216,7 +212,7 @@ def _has_own_types(form: InputFormat | None) -> bool:
 
 
 def _sniffed(content: Content) -> InputFormat | None:
-    """Return the format by the first bytes. A regular file needs a signature, since any text looks like CSV."""
+    """A regular file needs a signature, since any text looks like CSV."""
     source = content()
     start = source.read(64)
     if start.startswith(b"PAR1"):
@@ -250,7 +246,7 @@ def _read_csv(content: Content, schema: pa.Schema, how: Reading) -> pa.Table:
 
 
 def _read_json(content: Content, schema: pa.Schema, _: Reading) -> pa.Table:
-    """Read only the file's columns, since a partial update would set others to null."""
+    """Only the file's columns: a partial update would set others to null."""
     return json_rows.read_json(content().read(), text_types.ColumnTypes(schema))
 
 

@@ -34,6 +34,7 @@ LEFT: Final = {
     ),
     "demo": "Delete its folder or address, which is named above. A rerun starts over elsewhere",
     "create-from": "There is no table, unless the load had just ended. Run the same command again to start over",
+    "cdc": "All printed commits stay. Run the same command again to continue after the last commit",
     "copy": (
         "The copy cannot be read yet, or still shows its earlier moment. Run the same command again to copy the "
         "missing objects"

@@ -69,7 +69,6 @@ def _has_hypothesis() -> bool:
 
 
 def _leave_no_cache_here() -> None:
-    """Keep hypothesis from creating `.hypothesis` in the current folder."""
     if "hypothesis" not in sys.modules:
         folder = os.path.join(tempfile.gettempdir(), "crdt-mor-hypothesis")
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)

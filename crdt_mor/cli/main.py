@@ -20,6 +20,7 @@ import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, near_commands, writes
 from crdt_mor.cli.alter import alter
 from crdt_mor.cli.archive import archive
+from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
@@ -138,10 +139,10 @@ def _of_all_commands(
     """Lock-free merge-on-read tables in Apache Hudi's format: create, write, read and inspect."""
 
 
-def _reporting(function: Callable[..., None]) -> Callable[..., None]:
+def _reporting(function: Callable[..., None], group: str | None = None) -> Callable[..., None]:
     """Turn a function into a command that reports errors and sets the exit code."""
 
-    name = function.__name__.replace("_", "-")
+    name = group or function.__name__.replace("_", "-")
     own, groups = _options(function)
 
     @functools.wraps(function)
@@ -251,6 +252,11 @@ for _command in (
     demo,
 ):
     app.command(cls=Command)(_reporting(_command))
+
+cdc = typer.Typer(cls=Commands, no_args_is_help=True, help="Apply change feeds of databases to tables.")
+cdc.command(cls=Command)(_reporting(postgres, "cdc"))
+cdc.command(cls=Command)(_reporting(kafka, "cdc"))
+app.add_typer(cdc, name="cdc")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def maintain(
 
 
 class _Rounds:
-    """Maintenance of some tables, once or repeatedly. A table is opened again after an error."""
+    """Opens a table again after an error."""
 
     def __init__(
         self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output

@@ -191,7 +191,6 @@ def plain(value: object) -> str:
 
 
 def _print(grid: Grid, pipe_columns: int) -> None:
-    """Print a grid. In a pipe, strip rich's padding at line ends."""
     console = stdout()
     if console.is_terminal:
         console.print(grid)

@@ -38,7 +38,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `strategies` and `written` on demand: only they need hypothesis."""
     if name not in {"strategies", "written"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,6 +1,6 @@
 """A PostgreSQL of its own for tests: a new cluster in a temporary folder, on a Unix socket, with wal2json.
 
-Tests are skipped where PostgreSQL, wal2json or psycopg2 is missing; the message names the packages.
+Tests are skipped where PostgreSQL, wal2json or psycopg is missing; the message names the packages.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-INSTALL: Final = "apt-get install postgresql-15 postgresql-15-wal2json; pip install psycopg2-binary"
+INSTALL: Final = "apt-get install postgresql-15 postgresql-15-wal2json; pip install 'psycopg[binary]'"
 SETTINGS: Final = {
     "wal_level": "logical",
     "listen_addresses": "",
@@ -32,8 +32,8 @@ SETTINGS: Final = {
 @cache
 def missing() -> str | None:
     """Return what this machine lacks, or None."""
-    if find_spec("psycopg2") is None:
-        return f"psycopg2 is not installed: {INSTALL}"
+    if find_spec("psycopg") is None:
+        return f"psycopg is not installed: {INSTALL}"
     if (found := binaries()) is None:
         return f"PostgreSQL is not installed: {INSTALL}"
     folder = subprocess.run([found / "pg_config", "--pkglibdir"], capture_output=True, text=True, check=True).stdout
@@ -60,15 +60,21 @@ class Cluster:
     @contextmanager
     def connected(self) -> Iterator[Any]:
         """Give a cursor whose statements commit on their own."""
-        import psycopg2
+        import psycopg
 
-        connection = psycopg2.connect(self.dsn)
-        connection.autocommit = True
-        try:
-            with connection.cursor() as cursor:
-                yield cursor
-        finally:
-            connection.close()
+        with closing(psycopg.connect(self.dsn, autocommit=True)) as connection:
+            yield connection.cursor()
+
+    def start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a client program of PostgreSQL on the database."""
+        found = binaries()
+        assert found is not None
+        command = [os.fspath(found / program), *arguments, "-h", os.fspath(self.folder), "-U", "postgres", "postgres"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def program(self, program: str, *arguments: str) -> None:
+        process = self.start(program, *arguments)
+        assert process.wait() == 0, f"{program} failed"
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements, each in a transaction of its own; return the rows of the last."""

@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -29,6 +31,7 @@ COMMANDS = (
     "files", "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "rollback",
     "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "handover", "takeback", "copy", "mirror",
     "register", "migrate", "cancel-migration", "laws", "simulate", "verify", "repair", "check-store", "doctor", "demo",
+    "cdc postgres", "cdc kafka",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"
@@ -68,28 +71,37 @@ def table(tmp_path: Path, data: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
-    shown = crdt_mor(command, "--help").stdout
+    shown = crdt_mor(*command.split(), "--help").stdout
     assert "Usage" in shown
     assert "--output" in shown
     assert "--debug" in shown
     assert f"Example: crdt-mor {command} " in " ".join(shown.split())
 
 
+def registered() -> dict[str, Callable[..., Any]]:
+    """Return the functions of all commands, also of groups, by name."""
+    groups = [("", app), *((f"{group.name} ", group.typer_instance) for group in app.registered_groups)]
+    return {
+        prefix + command.callback.__name__.replace("_", "-"): command.callback
+        for prefix, group in groups
+        if group is not None
+        for command in group.registered_commands
+        if command.callback is not None
+    }
+
+
 def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() -> None:
     rows = []
-    for command in app.registered_commands:
-        assert command.callback is not None
-        says, _, rest = (inspect.getdoc(command.callback) or "").partition("\n\n")
+    for name, callback in registered().items():
+        says, _, rest = (inspect.getdoc(callback) or "").partition("\n\n")
         example = rest.partition("Example: ")[2].strip()
-        name = command.callback.__name__.replace("_", "-")
         rows.append(f"| `crdt-mor {name}` | {says.rstrip('.')} | `{example}` |")
     page = [line for line in PAGE.read_text().splitlines() if line.startswith("| `crdt-mor ")]
     assert page == rows
 
 
 def test_the_list_of_commands_is_complete() -> None:
-    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert tuple(name.replace("_", "-") for name in names) == COMMANDS
+    assert tuple(registered()) == COMMANDS
 
 
 def test_the_commands_that_the_readme_names_exist() -> None:

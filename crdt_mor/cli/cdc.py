@@ -1,0 +1,74 @@
+"""`crdt-mor cdc postgres` and `crdt-mor cdc kafka`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from crdt_mor.cli import failures, inputs, render
+from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.stopping import StoppedError, stopping
+
+Once = Annotated[bool, typer.Option("--once", help="End with the newest changes instead of waiting for more.")]
+
+
+def postgres(
+    dsn: Annotated[
+        str, typer.Argument(metavar="DSN", help='The database: "host=db dbname=shop", postgresql://db/shop.')
+    ],
+    uri: Uri,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table there, with a primary key: public.orders.")],
+    slot: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The replication slot; by default crdt_mor_ and the table.")
+    ] = None,
+    once: Once = False,
+    output: Form = Output.text,
+) -> None:
+    """Replicate a table of PostgreSQL: a snapshot first, then each change once.
+
+    Example: crdt-mor cdc postgres "host=db dbname=shop" orders --table public.orders
+    """
+    from crdt_mor.cdc.postgres import replicate
+
+    _print_each(replicate(dsn, table, uri, slot=slot, once=once, storage_options=inputs.storage()), output)
+
+
+def kafka(
+    servers: Annotated[str, typer.Argument(metavar="SERVERS", help="The brokers: kafka:9092,other:9092.")],
+    uri: Uri,
+    topic: Annotated[str, typer.Option(help="Its events are of Debezium, Maxwell, wal2json or AWS DMS.")],
+    group: Annotated[str | None, typer.Option(help="The consumer group; by default crdt_mor_ and the topic.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of librdkafka. May be repeated."),
+    ] = None,
+    once: Once = False,
+    output: Form = Output.text,
+) -> None:
+    """Apply the change events of a Kafka topic to a table, each once.
+
+    Example: crdt-mor cdc kafka kafka:9092 orders --topic shop.public.orders
+    """
+    from crdt_mor.cdc.kafka import consume
+
+    given = inputs.by_name(settings, "--set")
+    _print_each(
+        consume(servers, topic, uri, group=group, once=once, settings=given, storage_options=inputs.storage()), output
+    )
+
+
+def _print_each(commits: Iterable[Any], output: Output) -> None:
+    with stopping():
+        try:
+            for done in commits:
+                if output is Output.json:
+                    render.lines([asdict(done)])
+                else:
+                    typer.echo(str(done))
+                failures.finish_output()
+        except StoppedError:
+            render.note("stopped; the next run continues after the last commit")
