@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from crdt_mor.api.statements import names_of
+from crdt_mor.columns.markers import is_marker
 from crdt_mor.columns.names import created
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
@@ -38,7 +39,7 @@ from crdt_mor.model.config_properties import OUR_NAMES, OUR_RULES
 from crdt_mor.model.expiry import Expiry, Ttl
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import BY_KEY, Layout
-from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef, Unavailable
 from crdt_mor.model.rules import Rules, rules_text
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.local import LocalStore
@@ -236,12 +237,23 @@ def _rule_of(merge: Merge | None, ordering: str | None, kept: Collection[Payload
                 f"PartialUpdate(columns={{'views': Counter()}}). nulls={merge.nulls!r}"
             )
         case PartialUpdate():
-            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns, kept))
+            columns = _members(merge.columns, kept)
+            return MergeSpec("partial", nulls=merge.nulls, columns=columns, unavailable=_markers(merge.unavailable))
         case Mapping():
             return MergeSpec(columns=_members(merge, kept))
     raise InvalidInputError(
         f"merge must be payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
     )
+
+
+def _markers(given: Any) -> Unavailable:
+    markers = {} if given is None else given if isinstance(given, Mapping) else {None: given}
+    if not all(map(is_marker, markers.values())):
+        raise InvalidInputError(
+            "unavailable must be a text, bytes or a number that stands for missing values, or a dict of them "
+            f"by column. unavailable={given!r}"
+        )
+    return tuple(sorted(markers.items(), key=lambda item: str(item[0])))
 
 
 def _members(columns: Mapping[Any, Payload | str], kept: Collection[PayloadRef]) -> tuple[ColumnMerge, ...]:

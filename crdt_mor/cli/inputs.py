@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal
 
@@ -17,7 +18,7 @@ from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
 
-_PARTIAL = re.compile(r"partial_update(/1)?(\?nulls=(?P<nulls>value|keep))?")
+_PARTIAL = re.compile(r"partial_update(/1)?(\?(nulls=(?P<nulls>value|keep))?&?(unavailable=(?P<unavailable>.+))?)?")
 
 
 _QUOTED = r'"(?:[^"]|"")+"'
@@ -112,9 +113,9 @@ def token(text: str | None) -> tuple[str, int] | None:
 
 
 def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...], mor.Payload | str] | None:
-    """Parse `--merge partial_update?nulls=keep --merge views=counter --merge price,at=latest_by?by=at`."""
+    """Parse `--merge "partial_update?nulls=keep&unavailable=?" --merge price,at=latest_by?by=at`."""
     columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
-    partial: Literal["value", "keep"] | None = None
+    partial: mor.PartialUpdate | None = None
     for text in texts:
         names, payload = _cut(text)
         if names and ("?" not in names or names.startswith('"')):
@@ -125,10 +126,9 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
         match = _PARTIAL.fullmatch(text)
         if match is None:
             raise typer.BadParameter(f"a merge must be like views=counter, or partial_update. got={text!r}")
-        partial = "keep" if match["nulls"] == "keep" else "value"
-    if partial is None:
-        return columns or None
-    return mor.PartialUpdate(partial, columns=columns)
+        nulls: Literal["value", "keep"] = "keep" if match["nulls"] == "keep" else "value"
+        partial = mor.PartialUpdate(nulls, unavailable=match["unavailable"])
+    return columns or None if partial is None else replace(partial, columns=columns)
 
 
 # --- object stores ----------------------------------------------------------------------------------------------------

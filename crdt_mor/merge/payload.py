@@ -189,6 +189,9 @@ class PartialUpdate:
         columns: payloads of single columns, as in `merge={...}`.
         nulls: "value": a given null is an ordinary value. "keep": a null in upserted rows leaves the column unchanged,
             except in the columns of `upsert(nulls=...)`.
+        unavailable: a value that means "not given", such as `"__debezium_unavailable_value"`: a row with it in a column
+            leaves the column unchanged. A text, also as bytes in binary columns, bytes or a number, for all columns of
+            such a type; or a dict of them by column.
 
     Example:
         >>> columns = {"id": "string", "price": "int64", "shelf": "string"}
@@ -201,3 +204,4 @@ class PartialUpdate:
 
     nulls: Literal["value", "keep"] = "value"
     columns: Mapping[Any, Payload | str] = field(default_factory=dict, kw_only=True)
+    unavailable: str | bytes | float | Mapping[str, str | bytes | float] | None = field(default=None, kw_only=True)

@@ -9,16 +9,21 @@ columns      delete a, then per column the last value given, or the payload's me
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
-from crdt_mor.merge.contributions import ORDER, gather
+from crdt_mor.merge.contributions import ORDER, Contributions, gather
 from crdt_mor.merge.fold import Collapsed, StoredRows, collapse
 from crdt_mor.merge.rule import MergeRule
+
+LEFT: Final = "_crdt_left"
+"""A column of upserted rows that names the columns that a row does not set, each with `LEFT_END` behind it."""
+LEFT_END: Final = "\0"
 
 _KEY = "_crdt_merge_key"
 _NO_DELETES = pl.DataFrame(schema={RECORD_KEY: pl.String})
@@ -53,11 +58,12 @@ class RowsWrite:
             return []
         return [name for name in self.rows.columns if name not in self.given and name not in META_COLUMNS]
 
-    def as_stored(self, rule: MergeRule) -> StoredRows:
+    def as_stored(self, rule: MergeRule) -> list[StoredRows]:
         if rule.kind != "columns":
-            return StoredRows(None, self.rows)
+            return [StoredRows(None, self.rows)]
         set_ = tuple(name for name in self.rows.columns if name not in META_COLUMNS)
-        return StoredRows(set_ if self.given is None else self.given, self.rows, self.nulls)
+        rows = StoredRows(set_ if self.given is None else self.given, self.rows, self.nulls)
+        return _by_left(rows) if LEFT in self.rows.columns else [rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,12 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     A key is unique within its partition: frames of several partitions must all contain `_hoodie_partition_path`.
     """
     if (rows := _only_rows(writes)) is not None:
-        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [rows.as_stored(rule)])
+        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, rows.as_stored(rule))
     key, blocks = _blocks(writes)
     columns = _columns(blocks, rule)
     written = {name for block in blocks if isinstance(block, DataBlock) for name in _names(block)}
     need = distinct([name for name in columns.schema if name in written], [RECORD_KEY])
-    contributions = gather(blocks, rule, columns, key, need)
+    contributions = _leaving(gather(blocks, rule, columns, key, need))
     folded = collapse(contributions, contributions.lines, rule, key)
     unset = {_KEY, *(name for write in writes if isinstance(write, RowsWrite) for name in write.passed_on)}
     rows_by_given = [_without(unset, rows) for rows in folded.rows if rows.rows.height]
@@ -102,6 +108,28 @@ def _blocks(writes: Sequence[RowsWrite | DeleteWrite]) -> tuple[str, list[DataBl
     if len(partitions) < 2:
         return RECORD_KEY, [*map(_block, writes, frames)]
     return _KEY, [*map(_block, writes, map(_keyed, frames))]
+
+
+def _by_left(whole: StoredRows) -> list[StoredRows]:
+    assert whole.given is not None
+    result: list[StoredRows] = []
+    for (names,), part in whole.rows.partition_by(LEFT, as_dict=True, maintain_order=True).items():
+        left = {LEFT, *names.split(LEFT_END)}
+        given, nulls = (tuple(name for name in some if name not in left) for some in (whole.given, whole.nulls))
+        result.append(StoredRows(given, part.drop(*left, strict=False), nulls))
+    return result
+
+
+def _leaving(contributions: Contributions) -> Contributions:
+    """Take the cells named in `LEFT` from the given ones."""
+    rows = contributions.rows
+    if LEFT not in rows.columns:
+        return contributions
+    given = {name: mask for name, mask in contributions.given.items() if name != LEFT}
+    for names in rows[LEFT].drop_nulls().unique():
+        others = (rows[LEFT] != names).fill_null(True).to_numpy()
+        given |= {name: given[name] & others for name in names.split(LEFT_END)[:-1]}
+    return replace(contributions, rows=rows.drop(LEFT), given=given)
 
 
 def _without(unset: Collection[str], rows: StoredRows) -> StoredRows:

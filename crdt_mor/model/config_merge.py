@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.kinds import kind_of
+from crdt_mor.columns.markers import marker_in
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
 from crdt_mor.model import config_properties as hoodie
@@ -58,6 +59,24 @@ def check_merge(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
     _check_ordering(merge.ordering, schema)
     _check_expiry(merge.expiry, schema)
     _check_members(merge, key, schema)
+    _check_markers(merge, key, schema)
+
+
+def _check_markers(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
+    for name, marker in merge.unavailable:
+        if name is None:
+            continue
+        if name not in schema:
+            known = schema.declared.names
+            raise InvalidInputError(f"a column in unavailable does not exist. column={name!r} columns={known}")
+        if name in (*key.fields, *key.partition_fields):
+            raise InvalidInputError(f"key and partition columns cannot be unavailable. column={name!r}")
+        kind = schema.stored.field(name).type
+        if marker_in(kind, marker) is None:
+            raise InvalidInputError(
+                "no value of the column equals its marker: pass unavailable= of the column's type, a text, bytes or a "
+                f"number. column={name!r} type={kind} unavailable={marker!r}"
+            )
 
 
 def _check_ordering(ordering: str | None, schema: TableSchema) -> None:

@@ -4,7 +4,8 @@
     ordering:<column>           the row with the greatest value of one column
     partial_update/1?nulls=…    per column, the value of the last commit that wrote it
 
-With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`. With `latest` and
+With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`. With
+`partial_update`, the same list contains the markers of unavailable values, `[{"unavailable":"?"}]`. With `latest` and
 `ordering`, rows may expire, milliseconds after a column: `latest?ttl=created+2592000000`.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
+from crdt_mor.columns.markers import Marker, is_marker
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.expiry import Expiry, Ttl
 
@@ -107,14 +109,33 @@ class ColumnMerge:
         return cls(tuple(str(name) for name in entry["columns"]), payload)
 
 
+Unavailable = tuple[tuple[str | None, Marker], ...]
+"""Columns, None for all, with the marker of values that are not given."""
+
+
+def _marker_json(column: str | None, marker: Marker) -> dict[str, Any]:
+    value = {"hex": marker.hex()} if isinstance(marker, bytes) else marker
+    return ({} if column is None else {"columns": [column]}) | {"unavailable": value}
+
+
+def _marker_of(entry: Mapping[str, Any]) -> tuple[str | None, Marker]:
+    value, columns = entry["unavailable"], entry.get("columns", [None])
+    marker = bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+    if not is_marker(marker):
+        raise ValueError(f"no marker: {value!r}")
+    (column,) = columns
+    return column, marker
+
+
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """The merge rule of a table. `nulls` applies only to `partial`, and `columns` to all but `ordering`."""
+    """The merge rule of a table. `nulls` and `unavailable` apply only to `partial`, `columns` to all but `ordering`."""
 
     kind: Literal["latest", "ordering", "partial"] = "latest"
     ordering: str | None = None
     nulls: Literal["value", "keep"] = "value"
     columns: tuple[ColumnMerge, ...] = ()
+    unavailable: Unavailable = ()
     hudi_commit_time: bool = False
     """A table made by Hudi with COMMIT_TIME_ORDERING: `latest`, with Hudi's limits."""
     expiry: Expiry | None = None
@@ -168,7 +189,8 @@ class MergeSpec:
 
     @property
     def summary(self) -> str:
-        members = "; ".join(map(str, self.columns))
+        markers = (f"{name or 'all columns'}: unavailable is {marker!r}" for name, marker in self.unavailable)
+        members = "; ".join([*map(str, self.columns), *markers])
         return f"{self._rule} ({members})" if members else self._rule
 
     @property
@@ -182,9 +204,10 @@ class MergeSpec:
         return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
 
     def __str__(self) -> str:
-        if not self.columns:
-            return self._head
         members = [member.to_json() for member in self.columns]
+        members += [_marker_json(name, marker) for name, marker in self.unavailable]
+        if not members:
+            return self._head
         return f"{self._head} {json.dumps(members, separators=(',', ':'), sort_keys=True, ensure_ascii=False)}"
 
     @classmethod
@@ -192,17 +215,20 @@ class MergeSpec:
         """Parse the property `crdt_mor.merge`; raise `InvalidInputError` if it is invalid."""
         head, _, members = text.partition(" ")
         try:
-            columns = tuple(ColumnMerge.of_json(member) for member in json.loads(members)) if members else ()
+            entries = json.loads(members) if members else []
+            columns = tuple(ColumnMerge.of_json(entry) for entry in entries if "unavailable" not in entry)
+            unavailable = tuple(_marker_of(entry) for entry in entries if "unavailable" in entry)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"the payloads in merge are invalid: {error!r}. merge={text!r}") from error
         name, _, query = head.partition("?")
         expiry = _expiry_of(query, text)
-        if name == "latest" and (expiry is None) == (head == name):
+        if name == "latest" and (expiry is None) == (head == name) and not unavailable:
             return cls(columns=columns, expiry=expiry)
-        if name.startswith("ordering:") and (expiry is None) == (not query) and name != "ordering:":
+        if name.startswith("ordering:") and (expiry is None) == (not query) and name != "ordering:" and not unavailable:
             return cls("ordering", unquote(name.removeprefix("ordering:")), columns=columns, expiry=expiry)
         if name == PARTIAL_UPDATE and query in ("", "nulls=value", "nulls=keep"):
-            return cls("partial", nulls="keep" if query == "nulls=keep" else "value", columns=columns)
+            nulls: Literal["value", "keep"] = "keep" if query == "nulls=keep" else "value"
+            return cls("partial", nulls=nulls, columns=columns, unavailable=unavailable)
         raise InvalidInputError(f"no such merge; use {_KNOWN}. merge={text!r}")
 
 

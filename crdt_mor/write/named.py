@@ -226,12 +226,13 @@ def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
     key, merge = config.key, config.merge
     ordering = None if merge.ordering is None else by.get(merge.ordering, merge.ordering)
     members = tuple(member.renamed(renamed(member.columns)) for member in merge.columns)
+    unavailable = tuple((None if name is None else by.get(name, name), marker) for name, marker in merge.unavailable)
     expiry = merge.expiry and replace(merge.expiry, column=by.get(merge.expiry.column, merge.expiry.column))
     columns = tuple(sorted(members, key=lambda member: member.columns))
     return replace(
         config,
         key=replace(key, fields=renamed(key.fields), partition_fields=renamed(key.partition_fields)),
-        merge=replace(merge, ordering=ordering, columns=columns, expiry=expiry),
+        merge=replace(merge, ordering=ordering, columns=columns, unavailable=unavailable, expiry=expiry),
     )
 
 
@@ -239,4 +240,5 @@ def _named(config: TableConfig) -> list[str]:
     key, merge = config.key, config.merge
     ordering = [] if merge.ordering is None else [merge.ordering]
     members = (name for m in merge.columns for name in m.columns)
-    return [*key.fields, *key.partition_fields, *ordering, *merge.expiry_columns, *members]
+    marked = (name for name, _ in merge.unavailable if name is not None)
+    return [*key.fields, *key.partition_fields, *ordering, *merge.expiry_columns, *members, *marked]

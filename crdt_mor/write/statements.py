@@ -24,7 +24,7 @@ from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
-from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, all_differ, precombine
+from crdt_mor.merge.precombine import LEFT, DeleteWrite, RowsWrite, all_differ, precombine
 from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -36,6 +36,7 @@ from crdt_mor.write.growing import require_growth
 from crdt_mor.write.held import hold_deletes, hold_ordering, hold_rows
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.spilled import PLACE, Part, SpilledWrite
+from crdt_mor.write.unavailable import Masks, given_parts, not_given, without_markers
 
 if TYPE_CHECKING:
     from crdt_mor.write import rules as writing_rules
@@ -160,8 +161,10 @@ class Statements:
         self._check_columns(rows, merging)
         if self.config.merge.ordering is not None:
             hold_ordering(rows, self.config.merge.ordering, statement.are_kept)
+        masks = self._not_given(rows, merging)
         if rules is not None:
-            rules.ask(rows)
+            for part in given_parts(rows, masks):
+                rules.ask(part)
         keys = _keys(self.config, rows)
         hold_rows(self.declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
@@ -177,7 +180,7 @@ class Statements:
         if isinstance(statement, RowsWrite):
             if self.config.merge.custom:
                 dot = self._dot(self._next_place(statement.height))
-                statement = _lifted(statement.rows, checked, dot)
+                statement = self._lifted(statement.rows, checked, dot)
             elif statement.height > FEW_ROWS_MAX:
                 statement = RowsWrite(statement.rows)
         if checked.kind != "DELETE" and checked.schema is not self.schema and checked.schema != self.schema:
@@ -201,10 +204,25 @@ class Statements:
         rows = pl.DataFrame(pl.from_arrow(spilled.rows(part)))
         statement: Statement = RowsWrite(rows)
         if PLACE in rows.columns:
-            statement = _lifted(rows, spilled, self._dot(pl.lit(rows[PLACE])))
+            statement = self._lifted(rows, spilled, self._dot(pl.lit(rows[PLACE])))
         types = self.merging.columns.stored
         statement = _widened(statement, types, self.config.merge.ordering)
         return statement if self.config.merge.partial else _whole(statement, types)
+
+    def _not_given(self, rows: pa.Table, merging: Merging) -> Masks:
+        if not self.config.merge.unavailable:
+            return {}
+        return not_given(pl.DataFrame(pl.from_arrow(rows)), self.config, merging)
+
+    def _lifted(self, rows: pl.DataFrame, checked: CheckedRows | SpilledWrite, dot: Dot) -> RowsWrite:
+        given = rows.select(checked.columns)
+        if self.config.merge.unavailable:
+            masks = not_given(given, self.config, checked.merging)
+            given = without_markers(given, masks, checked.merging, checked.nulls)
+        lifted = lift(given, checked.merging, dot)
+        set_ = tuple(name for name in lifted.columns if name != LEFT)
+        keys = rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
+        return RowsWrite(lifted.hstack(keys), set_, checked.nulls)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -388,12 +406,6 @@ class Statements:
                     f"{member.payload.name} merges these columns together: give all of them or none. "
                     f"columns={list(member.columns)} missing={missing}"
                 )
-
-
-def _lifted(rows: pl.DataFrame, checked: CheckedRows | SpilledWrite, dot: Dot) -> RowsWrite:
-    lifted = lift(rows.select(checked.columns), checked.merging, dot)
-    keys = rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
-    return RowsWrite(lifted.hstack(keys), tuple(lifted.columns), checked.nulls)
 
 
 def _set_nulls(nulls: Sequence[str], rows: pa.Table, merging: Merging) -> tuple[str, ...]:

@@ -165,6 +165,10 @@ def test_create_takes_every_setting(tmp_path: Path, data: Path) -> None:
     config = mor.Table(tmp_path / "p").config
     assert (config.key, config.partition_by, config.buckets) == (("id", "note"), ("note",), 2)
     assert str(config.merge) == "partial_update/1?nulls=keep"
+    marked = ("--merge", "partial_update?nulls=keep&unavailable=?=&", "--merge", "views=counter")
+    crdt_mor("create", tmp_path / "m", "--schema", data, "--key", "id", *marked)
+    merge = mor.Table(tmp_path / "m").config.merge
+    assert str(merge) == "partial_update/1?nulls=keep (views: counter/1; all columns: unavailable is '?=&')"
     crdt_mor("create", tmp_path / "o", "--schema", data, "--key", "id", "--ordering", "views")
     assert mor.Table(tmp_path / "o").config.ordering == "views"
 

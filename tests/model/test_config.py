@@ -38,6 +38,9 @@ MERGES = [
     MergeSpec("partial", nulls="keep"),
     MergeSpec(columns=(ColumnMerge(("price",), LONGEST),)),
     MergeSpec("partial", columns=(ColumnMerge(("at", "price"), PayloadRef("latest_by/1", fingerprint="1")),)),
+    MergeSpec("partial", unavailable=((None, '"é" = :'),)),
+    MergeSpec("partial", nulls="keep", unavailable=(("price", 0.5),)),
+    MergeSpec("partial", unavailable=((None, b"\0?"),)),
 ]
 VIEWS = ColumnMerge(("views",), PayloadRef("counter/1"))
 PAYLOADS = "org.apache.hudi.common.model."

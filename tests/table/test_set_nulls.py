@@ -46,7 +46,7 @@ WRITES: dict[str, tuple[Callable[[Any], None], dict[str, Any]]] = {
 """Writes, and what each of them sets."""
 
 
-@pytest.mark.parametrize(("begins", "ends"), one_in(5, product(permutations(WRITES), permutations(WRITES))))
+@pytest.mark.parametrize(("begins", "ends"), one_in(12, product(permutations(WRITES), permutations(WRITES))))
 def test_in_any_order_the_last_begun_write_of_a_column_counts(begins: tuple[str, ...], ends: tuple[str, ...]) -> None:
     for moment in range(-1, 4):
         table = made()
