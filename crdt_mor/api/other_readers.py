@@ -8,6 +8,11 @@ from crdt_mor.read.snapshot import Snapshot
 
 
 def other_readers(session: Session) -> str:
+    expires = "" if session.config.merge.expiry is None else "; they also see expired rows until a compaction"
+    return f"{_readers(session)}{expires}"
+
+
+def _readers(session: Session) -> str:
     merge = session.config.merge
     if merge.hudi_commit_time:
         return "Hudi made this table: every engine reads its rows; crdt-mor compacts it only while no write is pending"

@@ -106,6 +106,10 @@ class Snapshot:
         value = replace(begun, schema=settled.schema, added=settled.added, alterations=settled.alterations)
         return cls(session, value, Cut("requested", requested), fold_slices(shown))
 
+    def alive(self, frame: pl.DataFrame) -> pl.DataFrame:
+        expiry = self.session.config.merge.expiry
+        return frame if expiry is None else frame.filter(alive(expiry, self.moment or self.cut.time))
+
     def with_expired(self) -> Snapshot:
         return replace(self, hides_expired=False)
 

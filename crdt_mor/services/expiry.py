@@ -37,7 +37,7 @@ class _Span(NamedTuple):
 
 
 class _Spans(dict[str, _Span]):
-    """By path of the base file, which never changes."""
+    """By path of the base file."""
 
 
 def move_clock(session: Session) -> None:

@@ -265,7 +265,7 @@ class GroupChecks:
                 for frame in snapshot.with_slices([slice_]).frames([*schema], None):
                     read.rows += frame.height
                     ask_keys(config, slice_, frame.select(kept), faults)
-                    ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
+                    ask_rules(snapshot.value.rules, snapshot.schema, snapshot.alive(frame), faults)
                     read.places.append(frame.select(RECORD_KEY, PARTITION_PATH))
                 read.hints += _ask_hint(snapshot, slice_, faults)
                 if self._deep:

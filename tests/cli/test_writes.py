@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -401,3 +401,26 @@ def test_a_mark_at_the_start_of_a_key_is_a_part_of_it_and_at_the_start_of_a_file
     (tmp_path / "keys.txt").write_text("a\n", encoding="utf-8-sig")
     run("delete", tmp_path / "t", "--keys", f"@{tmp_path / 'keys.txt'}")
     assert rows(tmp_path / "t") == [("b",)]
+
+
+def test_rows_expire_by_the_column_of_ttl(tmp_path: Path) -> None:
+    table, now = tmp_path / "sessions", datetime.now(UTC)
+    (tmp_path / "schema.json").write_text('{"id": "string", "created": "timestamp[us, UTC]"}')
+    run("create", table, "--schema", tmp_path / "schema.json", "--key", "id", "--ttl", "created=30d")
+    assert mor.Table(table).config.ttl == ("created", timedelta(days=30))
+    assert json.loads(run("schema", table, "--output", "json").stdout)["ttl"] == "created=30d"
+    lines = [line.split() for line in run("schema", table).stdout.splitlines()]
+    assert [line[-2:] for line in lines if line[:1] == ["created"]] == [["ttl", "created=30d"]]
+    mor.Table(table).upsert(pl.DataFrame({"id": ["b"], "created": [now]}))
+    since = mor.Table(table).scan().checkpoint
+    mor.Table(table).upsert(pl.DataFrame({"id": ["a", "b"], "created": [now, now - timedelta(days=31)]}))
+    assert [row[0] for row in rows(table)] == ["a"]
+    assert json.loads(run("count", table, "--output", "json").stdout)["rows"] == 1
+    changes = run("changes", table, "--since", since, "--expired", "--format", "jsonl").stdout.splitlines()
+    assert {json.loads(line)["id"]: json.loads(line)["_change_type"] for line in changes} == {
+        "a": "upsert",
+        "b": "delete",
+    }
+    assert "a duration must be like" in said(
+        run("create", tmp_path / "x", "--schema", tmp_path / "schema.json", "--key", "id", "--ttl", "created=x", code=2)
+    )

@@ -34,6 +34,7 @@ from crdt_mor.read.window import Window
 from crdt_mor.services import compaction as services
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing import SimulatedEnvironment
+from tests.interop.readers import hudi_rs
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64()), ("expires_at", pa.timestamp("us", "UTC"))])
 BEGIN = datetime.fromtimestamp(1_700_000_000, UTC)
@@ -440,6 +441,36 @@ def test_a_clean_ends_old_checkpoints_and_versions(world: World) -> None:
     assert world.table.changes(checkpoint).to_polars().is_empty()
     with pytest.raises(SnapshotExpiredError):
         world.table.scan(as_of=version)
+
+
+def test_a_stable_scan_hides_what_has_expired_by_now(world: World) -> None:
+    world.upsert(("a", 1, at(10)), ("b", 1, None))
+    with world.table.transaction():
+        world.sleep(20)
+        assert world.table.scan(consistency="stable").to_polars().rows() == [("b", 1, None)]
+        assert world.table.scan(consistency="read_optimized").count() == 0
+
+
+def test_rules_are_held_by_visible_rows(world: World) -> None:
+    world.upsert(("a", 1, at(10)), ("b", 5, None))
+    world.sleep(20)
+    world.table.add_rules(check={"large": "v > 2"})
+    assert world.table.verify().findings == ()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_other_engines_see_expired_rows_until_a_compaction(rule: str, tmp_path: Path) -> None:
+    pytest.importorskip("hudi", reason="hudi-rs is not in this environment")
+    delta = pytest.importorskip("deltalake", reason="deltalake is not in this environment")
+    table = Table.create(tmp_path / "t", SCHEMA, key="id", buckets=1, **RULES[rule], **TTL)
+    table.upsert(frame(("a", 1, datetime.now(UTC) - timedelta(days=1)), ("b", 1, None)))
+    assert table.count() == 1
+    for rows in (2, 1):
+        table.mirror("delta", deletes="rewrite")
+        assert delta.DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == rows
+        assert len(hudi_rs(tmp_path / "t")) == rows
+        assert table.verify(deep=True).findings == ()
+        table.maintenance.compact()
 
 
 def test_why_tells_that_the_row_has_expired(world: World) -> None:
