@@ -222,9 +222,10 @@ def merge_spec(
 
 
 def _rule_of(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef]) -> MergeSpec:
-    if ordering and merge is not None:
+    if ordering and merge is not None and not isinstance(merge, PartialUpdate):
         raise InvalidInputError(
-            "pass merge or ordering, not both. To order single columns by another column, use merge={(…): LatestBy(…)}"
+            "an ordering column goes with merge=PartialUpdate(), or without merge. To order single columns by another "
+            f"column, use merge={{(…): LatestBy(…)}}. merge={merge!r} ordering={ordering!r}"
         )
     match merge:
         case None:
@@ -237,8 +238,8 @@ def _rule_of(merge: Merge | None, ordering: str | None, kept: Collection[Payload
                 f"PartialUpdate(columns={{'views': Counter()}}). nulls={merge.nulls!r}"
             )
         case PartialUpdate():
-            columns = _members(merge.columns, kept)
-            return MergeSpec("partial", nulls=merge.nulls, columns=columns, unavailable=_markers(merge.unavailable))
+            columns, unavailable = _members(merge.columns, kept), _markers(merge.unavailable)
+            return MergeSpec("partial", ordering or None, merge.nulls, columns, unavailable=unavailable)
         case Mapping():
             return MergeSpec(columns=_members(merge, kept))
     raise InvalidInputError(

@@ -190,6 +190,12 @@ def _require_movable(session: Session) -> None:
             "this table was not made by a current release of crdt_mor, and its writers would not notice the move: "
             "stop them, then copy it, Table.create(...).append(Table(...).scan())."
         )
+    if session.config.merge.partial and session.config.merge.ordering is not None:
+        raise UnsupportedFeatureError(
+            "a table with partial updates under an ordering column cannot be moved, because its rows note the ordering "
+            "value of each column: stop its writers, then copy it, Table.create(...).append(Table(...).scan()). "
+            f"ordering={session.config.merge.ordering!r}"
+        )
     session.adopt()
     tail = session.tail()
     require_own_groups(tail)

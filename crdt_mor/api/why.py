@@ -206,9 +206,10 @@ def _rule_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Ca
         time = str(line.after[COMMIT_TIME][0])
         is_own = time == line.requested
         return f"the last requested commit sets the whole row{'' if is_own else f': that of {time}'}"
-    if rule.ordering is not None:
-        return _ordering_said(line, rule.ordering, shown_of(rule.ordering))
-    return _columns_said(line, rule, columns, shown_of)
+    if rule.ordering is None:
+        return _columns_said(line, rule, columns, shown_of)
+    said = _ordering_said(line, rule.ordering, shown_of(rule.ordering))
+    return f"{said}; {_columns_said(line, rule, columns, shown_of)}" if rule.has_orders and line.given else said
 
 
 def _ordering_said(line: Line, ordering: str, name: str) -> str:
@@ -241,6 +242,9 @@ def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of:
     plain = [shown_of(name) for name in columns if name in given and name not in merged]
     said = [f"{', '.join(names)}: merged by {payload}" for payload, names in by_payload.items()]
     if plain:
-        last = "the value of the last requested commit" + (", except nulls" if rule.nulls == "keep" else "")
+        last = "the value of the last requested commit"
+        if rule.ordering is not None:
+            last = f"the value with the greatest {shown_of(rule.ordering)}"
+        last += ", except nulls" if rule.nulls == "keep" else ""
         said.insert(0, f"{', '.join(plain)}: {last}")
     return "; ".join(said) or "it sets none of the columns"

@@ -150,6 +150,11 @@ class ParquetSource:
             raise pa.ArrowInvalid("the footer's column chunks do not match the schema")
         return found
 
+    def column_names(self) -> frozenset[str]:
+        """Return the names of the columns in the file; several files in memory have the same."""
+        with self.one_by_one()[0].open() as file:
+            return frozenset(file.schema_arrow.names)
+
     def size(self) -> int:
         if self.ranges is not None:
             return self.ranges.size()

@@ -20,7 +20,7 @@ from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
-from crdt_mor.merge.rule import Member, MergeRule, naming_payload
+from crdt_mor.merge.rule import ORDERS, Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
@@ -139,11 +139,19 @@ def _merging(spec: MergeSpec, key: KeySpec, text: str) -> Merging:
             declared = _column_type(schema.declared, column_merge, payload)
             accepts[column_merge.columns[0]] = [_as_declared(accepted, kind, declared) for accepted in taken]
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
+    if spec.partial and spec.ordering is not None:
+        hidden.append(_orders_field(schema, spec.ordering))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
     numbered = frozenset(n for n in key.times if n in physical and physical.stored.field(n).type == pa.string())
     columns = Columns.of(physical.stored, _key_column(key), numbered)
     return Merging(rule, columns, physical, MappingProxyType(accepts))
+
+
+def _orders_field(schema: TableSchema, ordering: str) -> pa.Field:
+    order = schema.stored.field(ordering).type
+    entry = pa.struct([("order", order), ("time", pa.string()), ("columns", pa.list_(pa.string()))])
+    return pa.field(ORDERS, pa.list_(entry))
 
 
 def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataType) -> pa.DataType:
@@ -162,7 +170,7 @@ def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataTy
 def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
     if not spec.custom:
         return MergeRule("ordering", spec.ordering) if spec.kind == "ordering" else MergeRule()
-    return MergeRule("columns", nulls=spec.nulls, whole=not spec.partial, members=members)
+    return MergeRule("columns", spec.ordering, nulls=spec.nulls, whole=not spec.partial, members=members)
 
 
 def check_columns(config: TableConfig, schema: TableSchema) -> None:

@@ -55,6 +55,7 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.fold import collapse, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, text_order
+from crdt_mor.merge.orders import merge_ordered
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import latest_in, merge, promote, resolve
@@ -114,15 +115,16 @@ def compact_stable(
         )
     below = Slice(files.base, files.base_latest, stable)
     dead: list[pl.DataFrame] = []
-    columnwise = rule.kind == "columns"
-    parts = (
-        [partial(_merge_columns, below, rule, columns, seen=not pending)]
-        if columnwise
-        else _fold(below, rule, columns, dead, timed=True, expired=expired)
-    )
+    parts: Sequence[Callable[[], pl.DataFrame]]
+    if rule.has_orders:
+        parts = [partial(_merge_ordered, below, rule, columns, dead)]
+    elif rule.kind == "columns":
+        parts = [partial(_merge_columns, below, rule, columns, seen=not pending)]
+    else:
+        parts = _fold(below, rule, columns, dead, timed=True, expired=expired)
 
     def carry() -> Carry:
-        assert columnwise or len(dead) == len(parts), "the carry is taken after all parts are merged"
+        assert rule.kind == "columns" or len(dead) == len(parts), "the carry is taken after all parts are merged"
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
     return CompactedSlice(parts, carry)
@@ -177,6 +179,16 @@ def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
 def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
     merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
     return rule.settle(merged, seen=seen).sort(RECORD_KEY)
+
+
+def _merge_ordered(files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame]) -> pl.DataFrame:
+    every, columns = columns.select_own(), columns.by_text()
+    files = promote(files, rule, columns, RECORD_KEY, every)
+    base = None if files.base is None else BaseScan(files.base, columns, RECORD_KEY)
+    ordered = merge_ordered(files, rule, columns, RECORD_KEY, every, base)
+    dead.append(ordered.floors)
+    frames = [ordered.rows, *([] if ordered.rest is None else [ordered.rest])]
+    return pl.concat(frames).sort(RECORD_KEY)
 
 
 def _fold(
@@ -274,6 +286,15 @@ def _tombstones(dead: Sequence[pl.DataFrame], instant: str) -> Carry:
     return [DeleteBlock(instant, keys)]
 
 
+def _each_at_its_time(tombstones: pl.DataFrame) -> Carry:
+    """Return tombstones in a block per requested time, which decides between equal ordering values."""
+    keys = tombstones.select(RECORD_KEY, ORDER, TIME).sort(TIME, RECORD_KEY)
+    return [
+        DeleteBlock(str(time), some.select(RECORD_KEY, ORDER))
+        for (time,), some in keys.group_by(TIME, maintain_order=True)
+    ]
+
+
 def _carry(
     blocks: Sequence[DataBlock | DeleteBlock], rule: MergeRule, columns: Columns, pending: Sequence[str]
 ) -> Carry:
@@ -291,7 +312,9 @@ def _carry(
         if folded.deletes.height:
             keys = folded.deletes.select(RECORD_KEY).sort(RECORD_KEY)
             result.append(DeleteBlock(str(times_here.min()), keys))
-        if folded.tombstones.height:
+        if folded.tombstones.height and rule.has_orders:
+            result += _each_at_its_time(folded.tombstones)
+        elif folded.tombstones.height:
             keys = folded.tombstones.select(RECORD_KEY, ORDER).sort(RECORD_KEY)
             result.append(DeleteBlock(str(times_here.max()), keys))
         for part in folded.rows:

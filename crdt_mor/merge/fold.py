@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.merge.blocks import META_COLUMNS
-from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TIME, TOMBSTONE, Contributions
 from crdt_mor.merge.key_words import Keys, last_of_each
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
@@ -26,18 +26,28 @@ from crdt_mor.merge.states import take
 
 
 def cleared(lines: pl.DataFrame) -> pl.DataFrame:
-    plain = lines.filter(pl.col(KIND) == PLAIN)
-    return plain.filter(plain[LINE_KEY].is_last_distinct())
+    return last_of_kind(lines, PLAIN)
 
 
-def alive(lines: pl.DataFrame) -> pl.DataFrame:
-    if not (lines[KIND] == PLAIN).any():
+def last_of_kind(lines: pl.DataFrame, kind: int) -> pl.DataFrame:
+    of_kind = lines.filter(pl.col(KIND) == kind)
+    return of_kind.filter(of_kind[LINE_KEY].is_last_distinct())
+
+
+def alive(lines: pl.DataFrame, kind: int = PLAIN) -> pl.DataFrame:
+    """Return the lines after the last line of `kind` with their key."""
+    if not (lines[KIND] == kind).any():
         return lines
     placed = lines.with_row_index("place")
-    last = cleared(placed).select(LINE_KEY, pl.col("place").alias("cut"))
+    last = last_of_kind(placed, kind).select(LINE_KEY, pl.col("place").alias("cut"))
     joined = placed.join(last, on=LINE_KEY, how="left", maintain_order="left")
-    after = joined.filter((pl.col(KIND) != PLAIN) & (pl.col("cut").is_null() | (pl.col("place") > pl.col("cut"))))
+    after = joined.filter((pl.col(KIND) != kind) & (pl.col("cut").is_null() | (pl.col("place") > pl.col("cut"))))
     return after.select(lines.columns)
+
+
+def in_ordering(lines: pl.DataFrame) -> pl.DataFrame:
+    """Sort by (ordering value, position); null is least."""
+    return lines.sort(ORDER, nulls_last=False, maintain_order=True)
 
 
 class Winners(NamedTuple):
@@ -48,8 +58,7 @@ class Winners(NamedTuple):
 def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
     """Return one line per key. Under `latest` it may be a plain delete; under `ordering` a tombstone, or missing."""
     if rule.kind == "ordering":
-        # A stable sort keeps the fold order of equal values; null is least.
-        lines = alive(lines).sort(ORDER, nulls_last=False, maintain_order=True)
+        lines = in_ordering(alive(lines))
     is_last, ascending = last_of_each(lines[LINE_KEY])
     best = lines.filter(is_last)
     return Winners(best, Keys(best[LINE_KEY], ascending))
@@ -77,6 +86,8 @@ class Collapsed:
 
 def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
     """Fold `lines` of `contributions` to at most one plain delete, then one row or tombstone per key."""
+    if rule.has_orders:
+        return _collapsed_by_order(contributions, lines, rule, key)
     if rule.kind == "columns":
         rows_by_given = _by_given(patches(contributions, lines, rule, key))
         return Collapsed(contributions.deletes[cleared(lines)[AT]], contributions.deletes.clear(), rows_by_given)
@@ -90,6 +101,35 @@ def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule,
     )
 
 
+class Standing(NamedTuple):
+    """Partial updates under an ordering column, see `merge.orders`: each key's floor, and the rows above it."""
+
+    floors: pl.DataFrame
+    rows: pl.DataFrame
+
+
+def standing(lines: pl.DataFrame) -> Standing:
+    ordered = in_ordering(alive(lines))
+    return Standing(last_of_kind(ordered, TOMBSTONE), alive(ordered, TOMBSTONE))
+
+
+def _collapsed_by_order(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
+    """Fold to the floors and the rows that set a column, one for each ordering value and requested time."""
+    floors, rows = standing(lines)
+    setting = np.zeros(contributions.rows.height, dtype=bool)
+    for places in patches(contributions, rows, rule, key).value.values():
+        setting[places[places >= 0]] = True
+    tombstones = contributions.deletes[floors[AT]]
+    timed = [TIME] if TIME in lines.columns else []
+    kept = rows.filter(pl.Series(setting[rows[AT].to_numpy()]))
+    kept = kept.with_columns(pl.col(AT).first().over(LINE_KEY, ORDER, *timed).alias(LINE_KEY))
+    return Collapsed(
+        contributions.deletes[cleared(lines)[AT]],
+        tombstones.with_columns(floors[name] for name in timed),
+        _by_given(patches(contributions, kept, rule, key)),
+    )
+
+
 def _by_given(folded: Patches) -> list[StoredRows]:
     live = np.flatnonzero(folded.newest >= 0)
     if not live.size:
@@ -97,7 +137,8 @@ def _by_given(folded: Patches) -> list[StoredRows]:
     contributions, rule = folded.contributions, folded.rule
     meta = [c for c in contributions.rows.columns if c in META_COLUMNS]
     whole = {c: take(contributions.rows[c], folded.row_of(c)) for c in (*meta, *folded.value)}
-    marks = {c: folded.given[c] >= 0 for c in folded.given}
+    # No two rows of a key that differ in their ordering values may set the same columns: they share a block.
+    marks = {c: places >= 0 for c, places in (folded.value if rule.has_orders else folded.given).items()}
     for member in rule.members_of(list(contributions.given)):
         states = folded.states(member)
         present = states.is_not_null().to_numpy()

@@ -62,7 +62,8 @@ def fold(
     Args:
         history: The contributions.
         rule: `MergeRule()` is overwrite-latest, `MergeRule("ordering", "updated_at")` has an ordering column,
-            `MergeRule("columns")` partial updates, and `MergeRule("columns", whole=True)` payloads.
+            `MergeRule("columns")` partial updates, `MergeRule("columns", "updated_at")` both, and
+            `MergeRule("columns", whole=True)` payloads.
         columns: The columns of the rows.
         payloads: Meanings of payload columns, for the rule "columns".
     """
@@ -86,6 +87,8 @@ def _fold_key(
             if best is None or _order(contribution, rule) >= _order(best, rule):
                 best = contribution
         return _row(best, columns) if best else None
+    if rule.has_orders:
+        alive = _above_floor(alive, rule)
     if not alive:
         return None
     row: Row = dict.fromkeys(columns)
@@ -98,6 +101,13 @@ def _fold_key(
         given_values = [(c, of_names) for c, of_names in values if any(v is not None for v in of_names)]
         row.update(zip(names, meaning(given_values) if given_values else [None] * len(names), strict=True))
     return row | {"_hoodie_commit_time": alive[-1].time}
+
+
+def _above_floor(history: list[Contribution], rule: MergeRule) -> list[Contribution]:
+    """Return the rows above the greatest tombstone, in the order of (ordering value, requested time)."""
+    ordered = sorted(history, key=lambda contribution: _order(contribution, rule))
+    floor = max((i for i, contribution in enumerate(ordered) if contribution.kind == "tombstone"), default=-1)
+    return ordered[floor + 1 :]
 
 
 def _row(contribution: Contribution, columns: list[str]) -> Row | None:

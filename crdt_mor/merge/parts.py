@@ -61,16 +61,18 @@ def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, sel
     ]
 
 
-def joined(slices: Sequence[Slice]) -> Slice | None:
+def joined(slices: Sequence[Slice], rule: MergeRule) -> Slice | None:
     """Join whole slices, with their bases in memory. No key may be in two of them, and all or none have a base.
 
     Returns None if a log of one slice may be older than a commit in the base of another: such merges read more of the
-    base.
+    base. Also if the rule asks which columns a base has, because files may differ in them.
     """
     blocks = tuple(sorted((block for files in slices for block in files.blocks), key=lambda block: block.instant))
     bases = [files.base for files in slices if files.base is not None]
     if not bases:
         return Slice(blocks=blocks)
+    if rule.has_orders:
+        return None
     times = [files.base_latest for files in slices if files.base_latest is not None]
     latest = max(times) if len(times) == len(bases) else None
     if blocks and (latest is None or is_late(Slice(bases[0], latest, blocks))):

@@ -2,7 +2,8 @@
 
     latest     the row of the last requested commit
     ordering   the row with the greatest value of a column; of equal values, the last requested
-    columns    column by column: the payload's merge, or the last value that a commit set
+    columns    column by column: the payload's merge, or the last value that a commit set; with an ordering column, the
+               value that was set with the greatest ordering value (`merge.orders`)
 
 Under every rule, contributions are folded in the order of their requested times. The result therefore depends only on
 the set of commits. Requested times are unique and break all ties.
@@ -13,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError, PayloadError
+from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.merge.payload import Payload
+
+ORDERS: Final = "_crdt_orders"
+"""The hidden column of base rows for partial updates under an ordering column, see `merge.orders`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,7 @@ def naming_payload(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
 class MergeRule:
     """The merge rule of a table, see the module.
 
-    nulls, whole, members: for the kind "columns" only.
+    nulls, whole, members: for the kind "columns" only. With an ordering column it has no `whole` and no members.
     nulls: with "keep", a null sets nothing in a column without a payload.
     whole: every row sets every column, null if its block lacks it. Otherwise a block sets the columns it contains.
     """
@@ -128,11 +133,21 @@ class MergeRule:
     members: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.kind == "ordering") != (self.ordering is not None):
+        if self.ordering is None if self.kind == "ordering" else self.kind == "latest" and self.ordering is not None:
             raise InvalidInputError(
-                "name an ordering column for the rule 'ordering', and for no other. "
+                "name an ordering column for the rule 'ordering', and none for 'latest'. "
                 f"kind={self.kind} ordering={self.ordering}"
             )
+
+    @property
+    def has_orders(self) -> bool:
+        """True for partial updates under an ordering column."""
+        return self.kind == "columns" and self.ordering is not None
+
+    @property
+    def hidden(self) -> set[str]:
+        """The columns with states."""
+        return {m.hidden for m in self.members if m.hidden is not None} | ({ORDERS} if self.has_orders else set())
 
     def members_of(self, need: Sequence[str]) -> list[Member]:
         needed = {*need}
@@ -145,6 +160,8 @@ class MergeRule:
         return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
 
     def below(self, need: Sequence[str]) -> list[str]:
+        if self.ordering is not None and self.kind == "columns":
+            return [*dict.fromkeys([*need, self.ordering, ORDERS, COMMIT_TIME])]
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -52,6 +52,7 @@ from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys, distinct_keys
 from crdt_mor.merge.matching import keys_by_filter
+from crdt_mor.merge.orders import merge_ordered
 from crdt_mor.merge.overlay import merge_columns
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
@@ -118,6 +119,9 @@ def merged(
             base = base.prefetched(need, pool)
             only_keys = only_keys or keys_by_filter(files.blocks, [base], rule, columns)
             base = replace(base, only_keys=only_keys)
+        if rule.has_orders:
+            ordered = merge_ordered(files, rule, columns, key, need, base, only_keys)
+            return Merged(frames_of(ordered.rows, ordered.rest, select, predicate))
         if rule.kind == "columns":
             return Merged(
                 frames_of(*merge_columns(files, rule, columns, key, need, base, only_keys), select, predicate)
@@ -198,7 +202,8 @@ def promote(
     After a first load the run comes first, and nothing more is needed. Otherwise its rows with keys of other blocks are
     also kept as a log block and merged in order.
     """
-    if files.base is not None or not files.blocks:
+    # In a base with orders, a null of a column that a row sets is a null.
+    if files.base is not None or not files.blocks or (rule.has_orders and rule.nulls == "keep"):
         return files
     parquet = [_parquet(block) for block in files.blocks]
     sizes = [len(data) for data in parquet]

@@ -2,7 +2,8 @@
 
     latest                      the row of the commit requested last
     ordering:<column>           the row with the greatest value of one column
-    partial_update/1?nulls=…    per column, the value of the last commit that wrote it
+    partial_update/1?nulls=…    per column, the value of the last commit that wrote it; with &ordering=<column>, of the
+                                row with the greatest value of that column
 
 With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`. With
 `partial_update`, the same list contains the markers of unavailable values, `[{"unavailable":"?"}]`. With `latest` and
@@ -141,9 +142,11 @@ class MergeSpec:
     expiry: Expiry | None = None
 
     def __post_init__(self) -> None:
-        if (self.kind == "ordering") != (self.ordering is not None):
-            raise InvalidInputError(f"pass an ordering column with kind='ordering', and only there. merge={self!r}")
-        if self.columns and (self.kind == "ordering" or self.hudi_commit_time):
+        if self.ordering is None if self.kind == "ordering" else self.kind == "latest" and self.ordering is not None:
+            raise InvalidInputError(
+                f"pass an ordering column with kind='ordering', and none with kind='latest'. merge={self!r}"
+            )
+        if self.columns and (self.ordering is not None or self.hudi_commit_time):
             raise InvalidInputError(
                 "a table has an ordering column or payloads, not both. To order single columns by another column, use "
                 "the payload merge={(…): LatestBy(…)}"
@@ -157,7 +160,10 @@ class MergeSpec:
         names = self.names
         repeated = {name for name in names if names.count(name) > 1}
         if repeated:
-            raise InvalidInputError(f"a column may have only one payload. repeated={sorted(repeated)}")
+            raise InvalidInputError(
+                "a column may have only one payload. To order columns one by one by a common column, use ordering=... "
+                f"with merge=PartialUpdate(). repeated={sorted(repeated)}"
+            )
 
     @property
     def custom(self) -> bool:
@@ -183,9 +189,10 @@ class MergeSpec:
         return () if self.expiry is None else (self.expiry.column,)
 
     def decided_with(self, names: Collection[str]) -> set[str]:
-        """Return all columns of the payloads of these columns."""
+        """Return the columns that a write of these must give: all of their payloads, and the ordering column."""
         together = {*names}
-        return {name for member in self.columns if together & {*member.columns} for name in member.columns}
+        ordering = set() if self.ordering is None else {self.ordering}
+        return ordering | {name for member in self.columns if together & {*member.columns} for name in member.columns}
 
     @property
     def summary(self) -> str:
@@ -200,7 +207,8 @@ class MergeSpec:
     @property
     def _rule(self) -> str:
         if self.kind == "partial":
-            return f"{PARTIAL_UPDATE}?nulls={self.nulls}"
+            ordering = "" if self.ordering is None else f"&ordering={quote(self.ordering)}"
+            return f"{PARTIAL_UPDATE}?nulls={self.nulls}{ordering}"
         return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
 
     def __str__(self) -> str:
@@ -226,9 +234,10 @@ class MergeSpec:
             return cls(columns=columns, expiry=expiry)
         if name.startswith("ordering:") and (expiry is None) == (not query) and name != "ordering:" and not unavailable:
             return cls("ordering", unquote(name.removeprefix("ordering:")), columns=columns, expiry=expiry)
-        if name == PARTIAL_UPDATE and query in ("", "nulls=value", "nulls=keep"):
-            nulls: Literal["value", "keep"] = "keep" if query == "nulls=keep" else "value"
-            return cls("partial", nulls=nulls, columns=columns, unavailable=unavailable)
+        nulls, _, ordered = query.partition("&ordering=")
+        if name == PARTIAL_UPDATE and nulls in ("", "nulls=value", "nulls=keep") and ("&" in query) == bool(ordered):
+            kept: Literal["value", "keep"] = "keep" if nulls == "nulls=keep" else "value"
+            return cls("partial", unquote(ordered) or None, kept, columns, unavailable=unavailable)
         raise InvalidInputError(f"no such merge; use {_KNOWN}. merge={text!r}")
 
 

@@ -286,7 +286,7 @@ def _has_many_logs(slice_: FileSlice, log_files_min: int) -> bool:
 def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
     """Return True if the only log is a carry that a compaction would fold into the base."""
     carried = slice_.logs if not slice_.fresh_logs else ()
-    return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)
+    return any(log.rows for log in carried) if merge.ordering is not None else bool(carried)
 
 
 def plan_again(

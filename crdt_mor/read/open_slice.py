@@ -249,7 +249,7 @@ def _open_deletes(block: LogBlock, deletes: pl.DataFrame, config: TableConfig) -
         # In a carry, each delete keeps its own requested time.
         carried = bool({ordering.min(), ordering.max()} - {None, block.instant})
         return [DeleteBlock(block.instant, keys.with_columns(ordering.alias("time")) if carried else keys)]
-    if merge.kind != "ordering" or ordering.dtype == pl.Null:
+    if merge.ordering is None or ordering.dtype == pl.Null:
         return [DeleteBlock(block.instant, keys)]
     keys = keys.with_columns(ordering)
     plain = pl.col("ordering").is_null()

@@ -132,7 +132,7 @@ class Merges:
         def read(items: Sequence[Item]) -> list[pl.DataFrame]:
             if len(items) == 1:
                 return self._merge(*items[0])
-            part = kernel.joined([part for _, part in items])
+            part = kernel.joined([part for _, part in items], self.merging.rule)
             return [] if part is None else self._merge(None, part)
 
         return self._all_or_each(items, read)

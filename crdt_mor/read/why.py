@@ -364,7 +364,8 @@ class _MergedSoFar:
         row = pl.concat(kernel.merge(files, rule, columns, select=columns.select_all()))
         if rule.kind == "columns" or not any(is_partial(block) for block in self._blocks):
             self._set(row, max(self._latest or requested, requested))
-            self._blocks = [b for b in self._blocks if isinstance(b, DeleteBlock) and rule.kind == "ordering"]
+            has_floor = rule.kind == "ordering" or (rule.has_orders and not row.height)  # else it is in the row
+            self._blocks = [b for b in self._blocks if isinstance(b, DeleteBlock) and has_floor]
         return row
 
     def _set(self, row: pl.DataFrame, latest: str | None) -> None:

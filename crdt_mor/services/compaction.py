@@ -184,7 +184,7 @@ def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[Dat
         else:
             compacted = compact_stable(opened, rule, columns, pending, gone)
         rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
-        if state_columns := {m.hidden for m in rule.members if m.hidden}:
+        if state_columns := rule.hidden:
             # Drop unneeded state columns: readers decode even a column of nulls.
             parts = list(rows)
             empty_states = {name for name in state_columns if all(p[name].null_count() == p.height for p in parts)}

@@ -6,7 +6,7 @@ the same files               ─► the merge kernel, as in any reader          
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -18,7 +18,7 @@ from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, scan
 from crdt_mor.merge.oracle import Contribution, Meaning, Row, fold
-from crdt_mor.merge.rule import Member, naming_payload
+from crdt_mor.merge.rule import ORDERS, Member, naming_payload
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.snapshot import Snapshot
@@ -68,7 +68,7 @@ class _Deep:
 
     @property
     def compared(self) -> list[str]:
-        hidden = {member.hidden for member in self.merging.rule.members}
+        hidden = self.merging.rule.hidden
         return [RECORD_KEY, COMMIT_TIME, *(name for name in self.merging.columns.stored if name not in hidden)]
 
     def made_of(self, opened: Slice, part: pl.Expr) -> pl.DataFrame:
@@ -97,12 +97,32 @@ class _Deep:
         columns = self.merging.columns
         if opened.base is not None:
             frame = scan(opened.base, columns).filter(part).collect()
+            if self.merging.rule.has_orders:
+                yield from self._unfolded(frame, opened.base.column_names())
+                frame = frame.clear()
             yield from self._rows(frame, list(columns.stored), None, Member.restored)
         for block in opened.blocks:
             if isinstance(block, DeleteBlock):
                 yield from self._deletes(block, block.keys.filter(part))
             else:
                 yield from self._of_block(block, part)
+
+    def _unfolded(self, frame: pl.DataFrame, there: Collection[str]) -> Iterator[Contribution]:
+        """Yield the contributions that a base row stands for, see `merge.orders`."""
+        ordering = str(self.merging.rule.ordering)
+        names = [name for name in self.merging.columns.stored if name in there and name != ORDERS]
+        for row in frame.iter_rows(named=True):
+            entries, key = row[ORDERS] or (), row[RECORD_KEY]
+            for entry in entries:
+                order, set_ = (ordering, entry["order"]), entry["columns"]
+                if set_ is None:
+                    yield Contribution(entry["time"], key, "tombstone", (order,))
+                elif entry["time"] is not None:
+                    values = (order, *((name, row[name]) for name in set_))
+                    yield Contribution(entry["time"], key, "row", values, nulls=frozenset(set_))
+            listed = {name for entry in entries for name in entry["columns"] or ()}
+            own = [name for name in names if name not in listed]
+            yield Contribution(row[COMMIT_TIME], key, "row", tuple((n, row[n]) for n in own), nulls=frozenset(own))
 
     def _of_block(self, block: DataBlock, part: pl.Expr) -> Iterator[Contribution]:
         columns = self.merging.columns

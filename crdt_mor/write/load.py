@@ -24,9 +24,9 @@ from crdt_mor.events import rollback
 from crdt_mor.events.write import WriteOutcome
 from crdt_mor.format.base_file import ROW_GROUP_ROWS
 from crdt_mor.ground.threads import REQUESTS, THREADS, groups_in_threads
-from crdt_mor.laws.merging import Merging
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.orders import as_base_rows
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.layout import BY_KEY, Layout
@@ -127,9 +127,13 @@ class Load:
         assert isinstance(statement, RowsWrite)
         merging = statements.merging
         rule = merging.rule
-        rows = shown_rows(statement.rows, merging)
-        rows = rule.settle(rows, seen=True) if rule.kind == "columns" else rows
-        self._used_states |= {name for name in _states(merging) if rows[name].null_count() < rows.height}
+        if rule.has_orders:
+            parts = statement.as_stored(rule)
+            rows = as_base_rows(parts, rule, merging.columns, write.begun.requested, BUCKET, each=True)
+        else:
+            rows = shown_rows(statement.rows, merging)
+            rows = rule.settle(rows, seen=True) if rule.kind == "columns" else rows
+        self._used_states |= {name for name in rule.hidden if rows[name].null_count() < rows.height}
         return rows
 
     # --- to base files --------------------------------------------------------------------------------------------
@@ -139,7 +143,7 @@ class Load:
         write, merging = self.write, self.write.statements.merging
         requested, file_id = write.begun.requested, bucket_file_id(bucket)
         name = str(BaseFileName(file_id, self.token, requested))
-        unused = _states(merging) - self._used_states
+        unused = merging.rule.hidden - self._used_states
         schema = merging.schema.select(name for name in merging.schema.declared.names if name not in unused)
 
         def numbered() -> Iterator[pl.DataFrame]:
@@ -159,10 +163,6 @@ class Load:
         size, own = put_chunks(write.session.store, file.path, content)
         write.note_placed(file, own=own)
         return replace(file, size=size, rows=statistics.rows)
-
-
-def _states(merging: Merging) -> set[str]:
-    return {member.hidden for member in merging.rule.members if member.hidden}
 
 
 def _without_repeats(frames: Iterable[pl.DataFrame], partitioned: bool) -> Iterator[pl.DataFrame]:

@@ -26,6 +26,7 @@ from crdt_mor.laws.merging import Merging
 from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
+from crdt_mor.merge.orders import as_base_rows
 from crdt_mor.merge.precombine import RowsWrite, precombine
 from crdt_mor.model.field_ids import field_ids
 from crdt_mor.model.instant import EPOCH
@@ -36,7 +37,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
 from crdt_mor.write.base_files import base_file, shown_rows
-from crdt_mor.write.log_files import Group, by_group, put_chunks, sorted_keys
+from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
 from crdt_mor.write.named import Prepared
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.spilled import SpilledWrite
@@ -257,8 +258,7 @@ class BaseStaging:
     def _put(self, partition: str, file_name: str, rows: pl.DataFrame, threads: int) -> tuple[str, int, int]:
         write = self.write
         path = f"{STAGED}/{write.begun.requested}-{write.session.environment.nonce()}"
-        hidden = {member.hidden for member in self.merging.rule.members if member.hidden}
-        bare = {name for name in hidden if rows[name].null_count() == rows.height}
+        bare = {name for name in self.merging.rule.hidden if rows[name].null_count() == rows.height}
         schema = self.merging.schema.select(n for n in self.merging.schema.declared.names if n not in bare)
         layout = Layout.of(write.value.properties)
         ids = field_ids(write.session.known_tail().schema)
@@ -270,6 +270,9 @@ class BaseStaging:
         return path, size, statistics.rows
 
     def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
-        rule = self.merging.rule
-        rows = pl.concat([shown_rows(states, self.merging) for _, states, _ in precombine(statements, rule).rows])
+        rule, columns = self.merging.rule, self.merging.columns
+        parts = precombine(statements, rule).rows
+        if rule.has_orders:
+            return as_base_rows(parts, rule, columns, self.write.begun.requested, BUCKET)
+        rows = pl.concat([shown_rows(states, self.merging) for _, states, _ in parts])
         return rule.settle(rows, seen=True) if rule.kind == "columns" else rows

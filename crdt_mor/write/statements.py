@@ -396,9 +396,14 @@ class Statements:
     def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
         key = self.config.key
         given = {*rows.column_names}
-        absent = [name for name in (*key.fields, *key.partition_fields) if name not in given]
+        ordering = self.config.merge.ordering
+        needed = (*key.fields, *key.partition_fields, *(() if ordering is None else (ordering,)))
+        absent = [name for name in needed if name not in given]
         if absent:
-            raise SchemaMismatchError(f"a partial update needs the key and partition columns. missing={absent}")
+            raise SchemaMismatchError(
+                "a partial update needs the key and partition columns, and the ordering column if the table has one. "
+                f"missing={absent}"
+            )
         for member in merging.rule.members:
             missing = [name for name in member.columns if name not in given]
             if missing and len(missing) < len(member.columns):

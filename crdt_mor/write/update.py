@@ -162,7 +162,7 @@ def changed_rows(
     if config.merge.partial:
         kept = {*config.key.fields, *config.key.partition_fields, *assigned}
         touched = [member for member in merging.rule.members if not given.isdisjoint(member.columns)]
-        kept |= {name for member in touched for name in member.columns}
+        kept |= {name for member in touched for name in member.columns} | config.merge.decided_with(())
         written = written.select([name for name in written.column_names if name in kept])
     columns = dict[str, pa.Array]()
     for member in merging.rule.members:

@@ -1385,6 +1385,27 @@ def partial_compacted(make: Maker) -> Table:
     return table
 
 
+@shape()
+def partial_with_an_ordering_column(make: Maker) -> Table:
+    """PartialUpdate with an ordering column, out of order, compacted."""
+    table = make.create(merge=PartialUpdate(), ordering="n")
+    table.upsert(rows([0, 1], 3).select(["id", "n"]))
+    table.upsert(rows(range(6), 1))
+    table.maintenance.compact()
+    table.upsert(rows([1, 2], 2).select(["id", "n", "v"]))
+    table.maintenance.compact()
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def partial_with_an_ordering_column_and_deletes(make: Maker) -> Table:
+    """PartialUpdate with an ordering column and a delete, compacted: the delete stays in the logs."""
+    table = partial_with_an_ordering_column(make)
+    table.delete(rows([3], 5).select(["id", "n"]))
+    table.maintenance.compact()
+    return table
+
+
 @shape("refused", "refused", UNMERGED)
 def partial_compacted_and_written(make: Maker) -> Table:
     """PartialUpdate, compacted, then written."""

@@ -28,7 +28,7 @@ from crdt_mor.merge.kernel import merge, parts, touched
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.rule import ORDERS, MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
 from tests.tiers import long, slow
 
@@ -42,6 +42,8 @@ RULES = {
     "ordering": MergeRule("ordering", ordering="v"),
     "partial": MergeRule("columns"),
     "partial, keep": MergeRule("columns", nulls="keep"),
+    "partial, ordering": MergeRule("columns", "v"),
+    "partial, ordering, keep": MergeRule("columns", "v", nulls="keep"),
 }
 LAYOUTS = (BY_KEY, Layout(("v", "b")), Layout(("a",)), Layout(("b", "v", "late"), Z_ORDER))
 """Orders of rows in base files, also of columns that most base files have nulls in."""
@@ -54,6 +56,7 @@ FILTERS = (
     pl.lit(value=False),
 )
 """Conditions on one column, for which nulls meet or fail, and on two, of which a partial update gives one."""
+ENTRIES = pl.List(pl.Struct({"order": pl.Int64(), "time": pl.String(), "columns": pl.List(pl.String())}))
 Block = DataBlock | DeleteBlock
 
 
@@ -126,7 +129,7 @@ class History:
 
     def delete(self, keys: list[str], time: str, writes: list[Contribution]) -> DeleteWrite:
         frame = pl.DataFrame({RECORD_KEY: keys})
-        if self.rule.kind != "ordering" or self.random.random() < 0.5:
+        if self.rule.ordering is None or self.random.random() < 0.5:
             writes += [Contribution(f"{time}.{len(writes):03d}", k, "delete") for k in dict.fromkeys(keys)]
             return DeleteWrite(frame)
         orders = [self.random.randint(0, 3) for _ in keys]
@@ -136,7 +139,11 @@ class History:
 
     def upsert(self, keys: list[str], time: str, writes: list[Contribution]) -> RowsWrite:
         r = self.random
-        given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "columns" else list(USER)
+        given = (
+            [c for c in USER if c in ("k", self.rule.ordering) or r.random() < 0.5]
+            if self.rule.kind == "columns"
+            else list(USER)
+        )
         if self.clock < 20 and "late" in given:
             given.remove("late")
         nulls = tuple(c for c in ("v", "b") if self.rule.nulls == "keep" and r.random() < 0.5)
@@ -144,7 +151,7 @@ class History:
         for k in keys:
             row: dict[str, object] = {
                 "k": int(k),
-                "v": r.choice([None, 0, 1, 2, 3]),
+                "v": r.choice([0, 1, 2, 3] if self.rule.has_orders else [None, 0, 1, 2, 3]),
                 "a": float(r.randint(0, 9)),
                 "late": len(writes),
             }
@@ -194,7 +201,8 @@ class History:
     def check_carry(self, gaps: int) -> None:
         """A carry does not grow with the number of commits, only with that of pending writers."""
         rows = [b for b in self.carried if isinstance(b, DataBlock)]
-        assert sum(b.rows.height for b in rows if isinstance(b.rows, pl.DataFrame)) <= gaps * len(KEYS)
+        of_key = len(USER) if self.rule.has_orders else 1  # a row that sets no column is dropped
+        assert sum(b.rows.height for b in rows if isinstance(b.rows, pl.DataFrame)) <= gaps * of_key * len(KEYS)
         instants = [b.instant for b in self.carried]
         assert instants == sorted(instants)
 
@@ -319,7 +327,8 @@ def check_history(
             patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
-        history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column), layouts=layouts)
+        columns = Columns(STORED | ({ORDERS: ENTRIES} if RULES[rule].has_orders else {}), key_column)
+        history = History(Random(seed), RULES[rule], stable_form, columns, layouts=layouts)
         for i in range(history.random.randint(10, 45)):
             history.step()
             if i % 5 == 4:

@@ -43,9 +43,13 @@ RULES = {
     "ordering": MergeRule("ordering", ordering="v"),
     "partial": MergeRule("columns"),
     "partial, keep": MergeRule("columns", nulls="keep"),
+    "partial, ordering": MergeRule("columns", "v"),
     "payloads": MergeRule("columns", whole=True),
     "partial, payloads": MergeRule("columns"),
 }
+MOVABLE = [name for name, rule in RULES.items() if not rule.has_orders]
+"""The rules of tables that can be moved."""
+
 TRIALS_MAX = 5
 """Columns with payloads in one table: few, so that histories stay short to read."""
 KEYS = ["a", "b", "é"]
@@ -161,6 +165,11 @@ class History:
     """Which output of a scan is next counted without columns."""
     groups: Groups = field(init=False)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the table has an ordering column, v."""
+        return RULES[self.rule].ordering is not None
+
     def __post_init__(self) -> None:
         self.layouts = Random(repr(self.random.getstate()))
         self.groups = Groups(Random(repr(self.random.getstate()) + " groups"))
@@ -177,13 +186,14 @@ class History:
         merge = {
             "partial": PartialUpdate(),
             "partial, keep": PartialUpdate(nulls="keep"),
+            "partial, ordering": PartialUpdate(),
             "payloads": members,
             "partial, payloads": PartialUpdate(columns=members),
         }.get(self.rule)
         self.create(
             pa.schema(list(self.columns.items())),
             key=["p", "k"] if self.key_names_partition else "k",
-            ordering="v" if self.rule == "ordering" else None,
+            ordering="v" if self.is_ordered else None,
             partition_by="p" if self.partitioned else (),
             hive_style=self.random.random() < 0.5,
             buckets=self.random.choice([1, 2]),
@@ -324,7 +334,8 @@ class History:
         if self.rule.startswith("partial"):
             together = {c: r.random() < 0.5 for trial in self.trials for c in names(trial)}
             together |= {c: all(together[n] for n in names(t)) for t in self.trials for c in names(t)}
-            given = [c for c in given if c in ("k", "p", *grown) or together.get(c, r.random() < 0.5)]
+            always = ("k", "p", *(["v"] if self.is_ordered else []), *grown)
+            given = [c for c in given if c in always or together.get(c, r.random() < 0.5)]
         elif r.random() < 0.5:  # columns that came after the table's creation may be left out
             given = [c for c in given if c in self.created or c in grown or r.random() < 0.5]
         rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
@@ -350,7 +361,7 @@ class History:
     def row(self, found: Saying, given: Sequence[str]) -> dict[str, object]:
         r = self.random
         row: dict[str, object] = {"p": r.choice(PARTS), "k": r.choice(KEYS), "a": float(r.randint(0, 9))}
-        row["v"] = r.randint(-1, 3) if self.rule == "ordering" else r.choice([None, 0, 1, 2, 3])
+        row["v"] = r.randint(-1, 3) if self.is_ordered else r.choice([None, 0, 1, 2, 3])
         row["b"] = r.choice([None, f"b{len(self.done)}.{len(found.said)}"])
         row["w"] = r.choice([None, 2**31 + 5 if found.columns["w"] == pa.int64() else 7])
         for trial in self.trials:
@@ -360,7 +371,7 @@ class History:
 
     def delete(self, found: Open) -> None:
         frame, plain, said = self.deletes(found)
-        if self.key_columns == ["k"] and self.rule != "ordering" and self.random.random() < 0.3:
+        if self.key_columns == ["k"] and not self.is_ordered and self.random.random() < 0.3:
             found.tx.delete(keys=frame["k"].to_pylist())
         else:
             found.tx.delete(frame, plain=plain)
@@ -371,12 +382,12 @@ class History:
         """Keys to delete, whether plainly, and what that says."""
         r = self.random
         rows = [self.row(found, list(found.columns)) for _ in range(r.randint(1, 3))]
-        if self.rule == "ordering":
+        if self.is_ordered:
             names = [*self.key_columns, "v"]
             rows = list({self.key(row): row for row in rows}.values())
         else:
             names = self.key_columns
-        plain = self.rule != "ordering" or r.random() < 0.4
+        plain = not self.is_ordered or r.random() < 0.4
         frame = pa.Table.from_pylist(
             [{c: row[c] for c in names} for row in rows], pa.schema([(c, found.columns[c]) for c in names])
         )
@@ -389,7 +400,7 @@ class History:
         for key, row in self.expected(found.before).items():
             value = row["v"]
             if isinstance(value, int) and value > 1:
-                ordered = self.rule == "ordering"
+                ordered = self.is_ordered
                 found.said.append((key, "tombstone" if ordered else "delete", (("v", value),) if ordered else ()))
         self.note("delete where v > 1", found)
 

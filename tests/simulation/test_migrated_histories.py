@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.migrated_history import MigratedHistory
-from tests.simulation.random_history import RULES, run
+from tests.simulation.random_history import MOVABLE, run
 from tests.tiers import seeds, slow
 
 
@@ -19,7 +19,7 @@ def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: in
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1, 2), range(2, 4), range(4, 6)))
-@pytest.mark.parametrize("rule", [rule if rule == "partial" else slow(rule) for rule in RULES])
+@pytest.mark.parametrize("rule", [rule if rule == "partial" else slow(rule) for rule in MOVABLE])
 def test_a_table_that_moves_keeps_every_answer(
     rule: str, seed: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from crdt_mor.services.migration_cargo import Loader
 from tests.simulation.migrating_history import run_moving
-from tests.simulation.random_history import RULES
+from tests.simulation.random_history import MOVABLE
 from tests.tiers import slow
 
 SEEDS = {"latest": 7, "ordering": 1, "partial": 2, "partial, keep": 3, "payloads": 4, "partial, payloads": 5}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["latest", *(slow(rule) for rule in RULES if rule != "latest")])
+@pytest.mark.parametrize("rule", ["latest", *(slow(rule) for rule in MOVABLE if rule != "latest")])
 def test_every_answer_of_tables_that_move_between_all_else(rule: str, tmp_path: Path) -> None:
     history = run_moving(SEEDS[rule], rule, tmp_path, steps=2)
     assert history.moves
@@ -24,7 +24,7 @@ def test_every_answer_of_tables_that_move_between_all_else(rule: str, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [10])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", MOVABLE)
 def test_longer_histories_too(rule: str, seed: int, tmp_path: Path) -> None:
     run_moving(seed, rule, tmp_path, steps=8)
 

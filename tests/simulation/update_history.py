@@ -236,7 +236,8 @@ class UpdateHistory(History):
         """What an update says of a row: all of it, or only what is set; nothing of columns with payloads."""
         changed: dict[str, Any] = {name: row.get(name) for name in self.columns} | change(row)
         if self.rule.startswith("partial"):
-            changed = {name: changed[name] for name in (*self.key_columns, *change(row))}
+            ordering = ["v"] if self.is_ordered else []
+            changed = {name: changed[name] for name in (*self.key_columns, *ordering, *change(row))}
         quiet = {name for trial in self.trials for name in names(trial)}
         said = {name: None if name in quiet else value for name, value in changed.items()}
         if self.rule == "partial, keep":
