@@ -25,7 +25,7 @@ _MARKERS: Final = (
     [*UNAVAILABLE.encode()],
     {UNAVAILABLE: UNAVAILABLE},
 )
-_KINDS_OF_MARKERS: Final = (str, bytes, list, dict)
+_KINDS_OF_MARKERS: Final = frozenset((str, bytes, list, dict))
 _OPERATIONS: Final = frozenset("cudrtm")
 
 
@@ -54,7 +54,11 @@ class _Envelopes:
     avro: AvroMessages | None
     ends: dict[str, Mapping[str, int]] = field(default_factory=dict)
     _schema: Any = None
-    _columns: Mapping[str, tuple[pa.DataType, Read]] = field(default_factory=dict)
+    _types: Mapping[str, pa.DataType] | None = None
+    _reads: Mapping[str, Read] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._reads = self._by_columns()
 
     def change(self, event: Event, source: str, position: int) -> Change:
         value, schema = self._decoded(event.value, event)
@@ -66,21 +70,22 @@ class _Envelopes:
         operation = value["op"]
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"unknown operation of Debezium. op={operation!r} event={str(value)[:200]}")
-        known = self._known(schema)
-        row = _row(value.get("after"), known, self.columns)
-        before = _row(value.get("before"), known, self.columns)
-        key = self._key(event, known)
-        return replace(
-            mark,
-            operation=cast(Operation, operation),
-            key=key,
-            row=None if row is None else row[0],
-            before=None if before is None else before[0],
-            types={name: kind for name, (kind, _) in known.items()} if known else None,
+        self._learn(schema)
+        given, told = value.get("after"), value.get("source") or {}
+        row = _row(given, self._reads)
+        return Change(
+            cast(Operation, operation),
+            position,
+            source,
+            key=self._key(event),
+            row=row,
+            before=_row(value.get("before"), self._reads),
+            types=self._types,
             transaction=(value.get("transaction") or {}).get("id"),
-            whole=row is not None and row[1],
-            order=_order(value.get("source") or {}),
-            table=_table(value.get("source") or {}),
+            whole=row is not None and len(row) == len(given),
+            order=_order(told),
+            table=_table(told),
+            event=event.raw,
         )
 
     def _decoded(self, value: Any, event: Event) -> tuple[Any, Any]:
@@ -91,20 +96,27 @@ class _Envelopes:
             return found["payload"], found.get("schema")
         return found, None
 
-    def _known(self, schema: Any) -> Mapping[str, tuple[pa.DataType, Read]]:
-        if schema is not self._schema and schema != self._schema:
-            structs = [one for one in schema["fields"] if one["field"] in ("after", "before")] if schema else []
-            self._columns = columns_of(structs[0]) if structs else {}
+    def _learn(self, schema: Any) -> None:
+        """Take the columns of the envelope's schema, which seldom changes."""
+        if schema is self._schema or schema == self._schema:
+            return
         self._schema = schema
-        return self._columns
+        structs = [one for one in schema["fields"] if one["field"] in ("after", "before")] if schema else []
+        known = columns_of(structs[0]) if structs else {}
+        self._types = {name: kind for name, (kind, _) in known.items()} or None
+        of_schema = {name: read for name, (_, read) in known.items() if read is not same}
+        self._reads = of_schema if known else self._by_columns()
 
-    def _key(self, event: Event, known: Mapping[str, tuple[pa.DataType, Read]]) -> Mapping[str, Any] | None:
+    def _by_columns(self) -> dict[str, Read]:
+        reads = {name: reader_of(kind) for name, kind in self.columns.items()}
+        return {name: read for name, read in reads.items() if read is not same}
+
+    def _key(self, event: Event) -> Mapping[str, Any] | None:
         key = event.key
         if key is None or (self.avro is not None and not callable(self.avro.given)):
             return None
         found, _ = self._decoded(key, event)
-        row = _row(found, known, self.columns) if isinstance(found, Mapping) else None
-        return None if row is None else row[0]
+        return _row(found, self._reads) if isinstance(found, Mapping) else None
 
     def _end(self, value: Mapping[str, Any], mark: Change) -> Change:
         if value.get("status") not in ("BEGIN", "END"):
@@ -115,25 +127,17 @@ class _Envelopes:
         return replace(mark, transaction=value["id"])
 
 
-def _row(
-    values: Mapping[str, Any] | None, known: Mapping[str, tuple[pa.DataType, Read]], columns: Mapping[str, pa.DataType]
-) -> tuple[dict[str, Any], bool] | None:
+def _row(values: Mapping[str, Any] | None, reads: Mapping[str, Read]) -> dict[str, Any] | None:
+    """Return the available columns."""
     if values is None:
         return None
     row: dict[str, Any] = {}
-    is_whole = True
     for name, value in values.items():
-        if isinstance(value, _KINDS_OF_MARKERS) and value in _MARKERS:
-            is_whole = False
-        elif value is None:
-            row[name] = None
-        else:
-            row[name] = (known[name][1] if name in known else _reader(columns.get(name)))(value)
-    return row, is_whole
-
-
-def _reader(kind: pa.DataType | None) -> Read:
-    return same if kind is None else reader_of(kind)
+        if type(value) in _KINDS_OF_MARKERS and value in _MARKERS:
+            continue
+        read = reads.get(name)
+        row[name] = value if read is None or value is None else read(value)
+    return row
 
 
 def _order(source: Mapping[str, Any]) -> int | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from crdt_mor.cdc.changes import Change
 from crdt_mor.errors import InvalidInputError
 
+_JSON = json.JSONDecoder(parse_float=Decimal)
 _PLACE = ("topic", "partition", "offset")
 
 
@@ -95,7 +96,7 @@ def parsed(value: Any, event: Any) -> Any:
     if not isinstance(value, str | bytes | bytearray | memoryview):
         return value
     try:
-        return json.loads(bytes(value) if isinstance(value, memoryview) else value, parse_float=Decimal)
+        return _JSON.decode(value if isinstance(value, str) else bytes(value).decode())
     except ValueError as error:
         raise InvalidInputError(
             f"this event is no JSON: {error}. For Avro pass avro_schema=. event={str(event)[:200]}"

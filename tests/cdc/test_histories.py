@@ -132,7 +132,7 @@ def test_the_table_goes_through_the_databases_states_and_no_row_comes_twice(
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=200)
 @given(*ARGUMENTS)
 def test_many_histories(feed: str, steps: Any, cuts: Any, others: Any, moment: int) -> None:
     play(feed, steps, cuts, others, moment)
