@@ -40,6 +40,8 @@ from benches.story_engines import ELSEWHERE, ENGINES, SCHEMA  # noqa: E402
 PEERS = ("crdt_mor", "delta-rs", "DuckLake", "pypaimon")
 PACKAGES = {"crdt_mor": "crdt_mor", "delta-rs": "deltalake"}
 BATCH = 10_000
+WARM = 100
+"""Changes that are applied before: imports and first calls are no engine's speed."""
 
 Apply = Callable[[int, int], object]
 """Applies the changes from one number to another."""
@@ -113,7 +115,7 @@ def lags(engine: str, path: str, apply: Apply, rate: int, seconds: float) -> dic
         if end == done:
             time.sleep(max(0.0, due[done] - now))
             continue
-        apply(done, end)
+        apply(WARM + done, WARM + end)
         waited.append(time.perf_counter() - began - due[done:end])
         done = end
     if is_compacting:
@@ -130,13 +132,14 @@ def measured(engine: str, folder: str, small: bool) -> dict[str, Any]:
         path = str(Path(folder, f"{engine.replace('_', '')}{rate or ''}"))
         ENGINES[engine].load(path, rows(np.arange(size), 0))
         count = batches * batch if rate is None else int(rate * seconds)
-        keys = np.random.default_rng(rate).integers(0, size, count)
+        keys = np.random.default_rng(rate).integers(0, size, WARM + count)
         apply = applier(engine, path, rows(keys, 1))
+        apply(0, WARM)
         if rate is not None:
             found[f"{rate}"] = lags(engine, path, apply, rate, seconds)
             continue
         began = time.perf_counter()
-        for start in range(0, count, batch):
+        for start in range(WARM, WARM + count, batch):
             apply(start, start + batch)
         found["rows/s"] = count / (time.perf_counter() - began)
     return found

@@ -1,7 +1,7 @@
 """Apply change feeds of databases to tables: Debezium, Maxwell, wal2json, AWS DMS.
 
 from crdt_mor.cdc import apply
-apply(table, records)                       # Kafka records, or events of a replication slot
+apply(table, records)
 """
 
 from crdt_mor.cdc.apply import Applied, apply

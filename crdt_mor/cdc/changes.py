@@ -18,7 +18,6 @@ class Change:
     Attributes:
         operation: c: create, u: update, d: delete, r: read by a snapshot, t: truncate, m: a mark.
         position: LSN or Kafka offset; a transaction's changes may share it.
-        source: `topic-partition` or the slot's name.
         key, before: known columns before the change.
         row: given columns after it.
         ends: the last change of its transaction.

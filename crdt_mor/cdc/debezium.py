@@ -97,7 +97,6 @@ class _Envelopes:
         return found, None
 
     def _learn(self, schema: Any) -> None:
-        """Take the columns of the envelope's schema, which seldom changes."""
         if schema is self._schema or schema == self._schema:
             return
         self._schema = schema

@@ -10,6 +10,7 @@ from crdt_mor.cdc.changes import Change
 from crdt_mor.errors import InvalidInputError
 
 Address = tuple[Any, ...]
+Layer = tuple[int, dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -29,17 +30,23 @@ class Last:
 
 @dataclass(slots=True)
 class Folded:
-    """The last states of keys, after the last truncation."""
+    """The last states of keys, after the last truncation.
+
+    layered: the newest event decides each column, so rows of different orders stay apart.
+    """
 
     address: Sequence[str]
     ordered: bool
+    layered: bool = False
     keys: dict[Address, Last] = field(default_factory=dict)
+    layers: dict[Address, list[Layer]] = field(default_factory=dict)
     truncations: int = 0
 
     def add(self, change: Change) -> None:
         match change.operation:
             case "t":
                 self.keys.clear()
+                self.layers.clear()
                 self.truncations += 1
             case "d":
                 self._delete(self._before(change), change)
@@ -69,6 +76,8 @@ class Folded:
         order, held = _order(change), self.keys.get(address)
         if not whole and change.before:
             row = {**_beside(change.before, row), **row}
+        if self.layered and (held is None or held.deleted_at is None or held.deleted_at <= order):
+            self.layers.setdefault(address, []).append((order, row))
         if held is None:
             self.keys[address] = Last(row, whole, order, types=change.types)
         elif self.ordered and held.order > order:
@@ -82,8 +91,35 @@ class Folded:
 
     def _delete(self, address: Address, change: Change) -> None:
         order, held = _order(change), self.keys.get(address)
+        if self.layered:
+            self.layers[address] = [layer for layer in self.layers.get(address, ()) if layer[0] > order]
         if held is None or not self.ordered or held.order <= order:
             self.keys[address] = Last(None, False, order, order)
+        elif held.deleted_at is None or held.deleted_at < order:
+            held.deleted_at = order
+
+    def parts(self, address: Address) -> list[Layer]:
+        """Return rows and their orders; each column once."""
+        last = self.keys[address]
+        if not self.layered:
+            return [] if last.row is None else [(last.order, last.row)]
+        found: list[Layer] = []
+        seen = {*self.address}
+        for order, row in sorted(self.layers.get(address, ()), key=lambda layer: layer[0])[::-1]:
+            own = {name: value for name, value in row.items() if name not in seen}
+            if own or not found:
+                found.append((order, {**dict(zip(self.address, address, strict=True)), **own}))
+            seen.update(own)
+        return found
+
+    def complete(self, address: Address, row: Mapping[str, Any]) -> None:
+        last = self.keys[address]
+        if last.row is None:
+            return
+        more = _beside(row, last.row)
+        last.row = {**last.row, **more}
+        if self.layered:
+            self.layers[address].append((last.order, more))
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
@@ -118,8 +154,8 @@ def _order(change: Change) -> int:
     return change.position if change.order is None else change.order
 
 
-def fold(changes: Iterable[Change], address: Sequence[str], *, ordered: bool) -> Folded:
-    folded = Folded(address, ordered)
+def fold(changes: Iterable[Change], address: Sequence[str], *, ordered: bool = False, layered: bool = False) -> Folded:
+    folded = Folded(address, ordered, layered)
     for change in changes:
         folded.add(change)
     return folded

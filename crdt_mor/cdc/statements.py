@@ -12,7 +12,7 @@ import pyarrow as pa
 from crdt_mor import Table, Transaction
 from crdt_mor.cdc.folding import Address, Folded, Last
 from crdt_mor.cdc.values import column
-from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,18 @@ class Target:
         address = tuple(dict.fromkeys((*config.key, *config.partition_by)))
         return cls(table.schema, address, config.ordering, config.merge.startswith("partial_update"))
 
+    @property
+    def layered(self) -> bool:
+        return self.partial and self.ordering is not None
+
     def type_of(self, name: str) -> pa.DataType | None:
         place = self.schema.get_field_index(name)
         return None if place < 0 else self.schema.field(place).type
 
 
 def write(tx: Transaction, target: Target, folded: Folded) -> None:
-    written = {address: last for address, last in folded.keys.items() if last.row is not None}
-    _complete_moved(tx, target, written)
-    frames = [*_frames(target, written)]
+    _complete_moved(tx, target, folded)
+    frames = [*_frames(target, folded)]
     if folded.truncations:
         if frames:
             tx.overwrite(_joined(frames), schema_mode="merge")
@@ -66,36 +69,36 @@ def _keys(target: Target, deletes: Mapping[Address, Last]) -> pa.Table:
     return pa.table(columns)
 
 
-def _complete_moved(tx: Transaction, target: Target, written: Mapping[Address, Last]) -> None:
+def _complete_moved(tx: Transaction, target: Target, folded: Folded) -> None:
     """Take unchanged columns from the row under the old key."""
-    moved = {last.moved_from: last for last in written.values() if last.moved_from is not None}
+    moved = {last.moved_from: address for address, last in folded.keys.items() if last.moved_from is not None}
     if not moved or not target.partial:
         return
     keys = {name: pl.Series(name, [address[place] for address in moved]) for place, name in enumerate(target.address)}
     condition = pl.all_horizontal(pl.col(name).is_in(values.implode()) for name, values in keys.items())
     for row in tx.scan(filter=condition).to_arrow().to_pylist():
-        last = moved.get(tuple(row[name] for name in target.address))
-        if last is not None and last.row is not None:
-            last.row = {**row, **last.row}
+        if (address := moved.get(tuple(row.pop(name) for name in target.address))) is not None:
+            row.pop(target.ordering, None)
+            folded.complete(address, row)
 
 
-def _frames(target: Target, written: Mapping[Address, Last]) -> Iterator[pa.Table]:
-    """Yield a frame for each set of given columns."""
-    groups: dict[frozenset[str], list[dict[str, Any]]] = {}
+def _frames(target: Target, folded: Folded) -> Iterator[pa.Table]:
+    """Yield a frame for each set of given columns; a key once."""
+    groups: dict[tuple[int, frozenset[str]], list[dict[str, Any]]] = {}
     kinds: dict[str, pa.DataType] = {}
-    for last in written.values():
-        row = last.row
-        assert row is not None
-        if target.ordering is not None:
-            row.setdefault(target.ordering, last.order)
-        if not target.partial and not last.whole:
-            _require_whole(target, row)
+    for address, last in folded.keys.items():
+        for place, (order, row) in enumerate(folded.parts(address)):
+            if target.ordering is not None:
+                _require_own(target.ordering, row)
+                row[target.ordering] = order
+            if not target.partial and not last.whole:
+                _require_whole(target, row)
+            groups.setdefault((place, frozenset(row)), []).append(row)
         kinds.update(last.types or {})
-        groups.setdefault(frozenset(row), []).append(row)
     if not target.partial and groups:
-        every = {*target.schema.names}.union(*groups)
-        groups = {frozenset(every): [row for rows in groups.values() for row in rows]}
-    for names, rows in groups.items():
+        every = {*target.schema.names}.union(*(names for _, names in groups))
+        groups = {(0, frozenset(every)): [row for rows in groups.values() for row in rows]}
+    for (_, names), rows in groups.items():
         ordered = [*(n for n in target.schema.names if n in names), *sorted(names - {*target.schema.names})]
         made = {n: column(n, [row.get(n) for row in rows], target.type_of(n), kinds.get(n)) for n in ordered}
         yield pa.table({n: values for n, values in made.items() if not pa.types.is_null(values.type)})
@@ -103,6 +106,14 @@ def _frames(target: Target, written: Mapping[Address, Last]) -> Iterator[pa.Tabl
 
 def _joined(frames: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(frames, promote_options="permissive")
+
+
+def _require_own(ordering: str, row: Mapping[str, Any]) -> None:
+    if ordering in row:
+        raise InvalidInputError(
+            "the ordering column is a column of the source, but change feeds are ordered by positions: create the "
+            f"table with a further column as its ordering. column={ordering!r}"
+        )
 
 
 def _require_whole(target: Target, row: Mapping[str, Any]) -> None:

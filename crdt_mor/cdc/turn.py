@@ -1,8 +1,8 @@
 """Commit the changes of a source once, by any number of processes.
 
 After its begin a write looks for earlier unfinished writes of the source. It gives way to them, or rolls them back
-after a while, and begins anew. So the last token cannot grow before its end. A rolled-back process waits twice
-as long the next time, so two slow ones do not stop each other for ever.
+after a while, and begins anew. So the last token cannot grow before its end. Whoever was rolled back waits twice as
+long the next time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from crdt_mor import Commit, InvalidInputError, Table, TokenOrderError, Transaction
 from crdt_mor.errors import WriterExpiredError
 
 LOOK_EVERY_S = 0.02
+UNKNOWN = "19700101000000000"  # after a restore
 
 
 class _GivesWay(Exception):  # noqa: N818
@@ -31,9 +33,13 @@ class Turn:
     wait: timedelta
 
     def last(self) -> int | None:
-        tokens = self.table.inspect.tokens()
-        found = tokens.filter(pc.field("application") == self.source)["number"]
-        return found[0].as_py() if len(found) else None
+        found = self._own(self.table.inspect.tokens())
+        if found and found[0]["requested_at"] == UNKNOWN:
+            raise TokenOrderError(
+                "the table was restored, and the last position of the source is unknown: pass the events from the "
+                f"restored moment on under another topic or source name. source={self.source!r}"
+            )
+        return found[0]["number"] if found else None
 
     def commit(self, position: int, last: int | None, write: Callable[[Transaction], None]) -> Commit | None:
         """Commit the statements of `write` as the changes after `last`; None if `last` has moved meanwhile."""
@@ -67,9 +73,10 @@ class Turn:
             raise _GivesWay(earlier[0])
 
     def _pending(self) -> list[str]:
-        pending = self.table.inspect.pending()
-        found: list[str] = pending.filter(pc.field("application") == self.source)["requested_at"].to_pylist()
-        return found
+        return [write["requested_at"] for write in self._own(self.table.inspect.pending())]
+
+    def _own(self, rows: pa.Table) -> list[dict[str, Any]]:
+        return [row for row in rows.to_pylist() if row["application"] == self.source]
 
     def _wait_for(self, instant: str, waited: timedelta) -> timedelta:
         pause = timedelta(seconds=LOOK_EVERY_S)

@@ -38,7 +38,7 @@ def _feed(source: str, changes: list[Change]) -> Feed:
 
 
 def _end(changes: Sequence[Change]) -> int:
-    """Return the number of changes up to the last end of a transaction. A tombstone belongs to the change before it."""
+    """Return the last end of a transaction. A tombstone belongs to the change before it."""
     end, unfinished = 0, None
     for place, change in enumerate(changes):
         is_tombstone = change.operation == "m" and change.transaction is None

@@ -136,16 +136,18 @@ def test_values_follow_the_columns_types() -> None:
     ]
 
 
-def test_the_ordering_column_is_the_position_unless_the_row_has_it() -> None:
+def test_the_ordering_column_is_filled_with_the_position() -> None:
     schema = SCHEMA.append(pa.field("lsn", pa.int64()))
     table = table_of(schema, ordering="lsn")
     apply(table, transaction(10, insert(id=1, name="a", note="x")), source="slot")
     apply(table, transaction(20, delete(id=1)), source="slot")
-    late = Change("u", 3, "another", row={"id": 1, "name": "late", "note": "", "lsn": 15}, whole=True)
+    late = Change("u", 3, "another", row={"id": 1, "name": "late", "note": ""}, whole=True, order=15)
     apply(table, [late])
     assert rows(table) == []
     apply(table, transaction(30, insert(id=1, name="b", note="x")), source="slot")
     assert rows(table) == [{"id": 1, "name": "b", "note": "x", "lsn": 30}]
+    with pytest.raises(mor.InvalidInputError, match="the ordering column is a column of the source"):
+        apply(table, [Change("c", 4, "another", row={"id": 1, "name": "", "note": "", "lsn": 4})])
 
 
 def test_events_of_two_tables_are_refused() -> None:
@@ -162,3 +164,22 @@ def test_an_unfinished_apply_of_a_dead_process_is_rolled_back_after_a_while() ->
     assert 3_000 <= table.environment.now_ms() - first < 10_000
     assert rows(table) == [{"id": 1, "name": "a", "note": "x"}]
     assert table.inspect.pending().num_rows == 0
+
+
+def test_after_a_restore_events_count_again_from_the_restored_position() -> None:
+    table = table_of()
+    first, second = (transaction(lsn, insert(id=lsn, name="a", note="")) for lsn in (10, 20))
+    apply(table, first, source="slot")
+    table.maintenance.savepoint("first")
+    apply(table, second, source="slot")
+    table.maintenance.restore("first")
+    assert apply(table, first + second, source="slot").skipped == 1
+    assert [row["id"] for row in rows(table)] == [10, 20]
+
+
+def test_an_unknown_position_after_a_restore_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of()
+    token = {"application": "slot", "number": 90, "requested_at": "19700101000000000"}
+    monkeypatch.setattr(mor.Inspect, "tokens", lambda _: pa.Table.from_pylist([token]))
+    with pytest.raises(mor.TokenOrderError, match="under another topic or source"):
+        apply(table, transaction(10, insert(id=1, name="a", note="")), source="slot")
