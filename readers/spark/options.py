@@ -1,7 +1,7 @@
 """The options of a read, as users set them with `.option(...)`, checked before anything is read.
 
 a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
-changes          changes = merged | images | raw, since, until, consistency, names
+changes          changes = merged | images | raw, since, until, expired, consistency, names
 a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
                  maxRowsPerTrigger, maxBytesPerTrigger
 any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
@@ -26,7 +26,7 @@ Payloads = Sequence[str | type[Payload]]
 CHANGES = ("merged", "images", "raw")
 
 SNAPSHOT_ONLY = ("asOf", "filter", "meta", "pushdown")
-CHANGES_ONLY = ("changes", "since", "until")
+CHANGES_ONLY = ("changes", "since", "until", "expired")
 LIMITS = MappingProxyType(
     {
         "maxCommitsPerTrigger": "commits",
@@ -63,6 +63,7 @@ class ReadOptions:
     changes: str | None = None
     since: Point | None = None
     until: Point | None = None
+    expired: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     storage: Mapping[str, str] | None = None
 
@@ -78,7 +79,7 @@ class ReadOptions:
                 "crdt_mor.readers.spark.register_path(spark, name, path) and CREATE TABLE name USING name"
             )
         changes = settings.get("changes")
-        if changes is None and ("since" in settings or "until" in settings):
+        if changes is None and not {"since", "until", "expired"}.isdisjoint(settings):
             changes = "merged"
         if changes is not None:
             _one_of("changes", changes, CHANGES)
@@ -96,6 +97,7 @@ class ReadOptions:
             changes=changes,
             since=_point("since", settings.get("since"), checkpoint=True),
             until=_point("until", settings.get("until"), checkpoint=True),
+            expired=flag("expired", settings),
             limits={word: _limit(name, word, settings[name]) for name, word in LIMITS.items() if name in settings},
             storage=storage_options(settings["path"], stored or None),
         )

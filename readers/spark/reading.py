@@ -107,6 +107,7 @@ def _changes(table: Table, options: ReadOptions, columns: list[str] | None) -> C
         raw=options.changes == "raw",
         consistency=cast(Literal["latest", "stable"], options.consistency),
         until=options.until,
+        expired=options.expired,
         names=cast(Any, options.names),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,19 @@ def test_every_query_gives_the_rows_of_the_embedded_reader(spark: SparkSession, 
         found, wanted = read(spark, table.uri, **options), embedded(table)
         assert found.columns == wanted.schema.names, name
         assert listed(found) == listed(wanted), name
+
+
+def test_expired_rows_are_hidden_and_deletes_of_changes_on_request(spark: SparkSession, fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("until", pa.timestamp("us", "UTC"))])
+    table = Table.create(fast_path / "t", schema, key="id", ttl="until", buckets=1)
+    now = datetime.now(UTC)
+    table.upsert(pl.DataFrame({"id": [1, 2], "until": [now + timedelta(days=1)] * 2}))
+    since = table.version
+    table.upsert(pl.DataFrame({"id": [1], "until": [now - timedelta(days=1)]}))
+    assert [row.id for row in read(spark, table.uri).collect()] == [2]
+    assert read(spark, table.uri).count() == 1
+    changed = read(spark, table.uri, since=since, expired="true").select("id", "_change_type").collect()
+    assert [tuple(row) for row in changed] == [(1, "delete")]
 
 
 # --- columns, partitions, seals ---------------------------------------------------------------------------------------
