@@ -224,7 +224,7 @@ Step = tuple[Any, ...]
 ROWS = st.tuples(st.just("upsert"), st.sampled_from("ab"), st.integers(1, 3), st.sampled_from([None, 1, 4, 9]))
 STEPS = st.one_of(
     ROWS,
-    st.tuples(st.sampled_from(["late", "end", "compact", "compact", "delete", "bury", "sleep"])),
+    st.tuples(st.sampled_from(["late", "end", "compact", "compact", "fold", "delete", "bury", "sleep"])),
 )
 
 
@@ -249,6 +249,8 @@ def play(rule: str, steps: list[Step]) -> None:
                 world.bury("a", 2)
             case "compact":
                 world.table.maintenance.compact()
+            case "fold":
+                world.table.maintenance.compact(logs_only=True)
             case "sleep":
                 world.sleep(3)
         world.sleep(1)
