@@ -6,7 +6,7 @@ The table's tokens decide where a consumer starts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from crdt_mor import InvalidInputError, Table
@@ -41,17 +41,15 @@ def consume(
     """
     kafka = _driver()
     table = Table(uri, storage_options=storage_options)
-    consumer = kafka.Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": group or f"crdt_mor_{topic}",
-            "auto.offset.reset": "earliest",
-            **(settings or {}),
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    with closing(consumer):
+    chosen = {
+        "bootstrap.servers": servers,
+        "group.id": group or f"crdt_mor_{topic}",
+        "auto.offset.reset": "earliest",
+        **(settings or {}),
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    with _failures_told(kafka), closing(kafka.Consumer(chosen)) as consumer:
         yield from _Consumption(kafka, consumer, table, avro_schema).run(topic, once)
 
 
@@ -61,6 +59,18 @@ def _driver() -> Any:
     except ImportError as error:
         raise InvalidInputError('Kafka needs confluent-kafka: run pip install "crdt-mor[kafka]"') from error
     return confluent_kafka
+
+
+@contextmanager
+def _failures_told(kafka: Any) -> Iterator[None]:
+    try:
+        yield
+    except kafka.KafkaException as failed:
+        error = failed.args[0]
+        raise StorageUnavailableError(
+            f"Kafka refused or did not answer: {error.str()}. Correct the cause and run it again: it continues after "
+            f"the last commit. code={error.name()}"
+        ) from failed
 
 
 class _Consumption:
@@ -102,10 +112,7 @@ class _Consumption:
             elif error.name() == "_PARTITION_EOF":
                 self._ended.add(message.partition())
             elif not error.retriable():
-                raise StorageUnavailableError(
-                    f"Kafka refused or did not answer: {error.str()}. Correct the cause and run it again: it "
-                    f"continues after the last commit. code={error.name()}"
-                )
+                raise self._kafka.KafkaException(error)
         return events
 
     def _commit(self, positions: Mapping[str, int]) -> None:

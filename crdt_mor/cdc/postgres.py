@@ -122,6 +122,7 @@ class _Replication:
         self._dsn, self._connection, self._source, self._slot, self._table = dsn, connection, source, slot, table
         self._columns = SourceColumns(table, slot, source.oid, lambda: source.columns(connection))
         self._look: tuple[Columns, int] | None = None  # at a position
+        self._followed: Columns = {}
 
     def run(self, until: int | None) -> Iterator[Replicated]:
         self._roll_back_unfinished()
@@ -196,14 +197,15 @@ class _Replication:
                 if batch.events:
                     self._look = None
                     done = apply(self._table, self._columns.named(batch.events), format="wal2json", source=self._slot)
-                    yield Replicated("changes", done.rows, done.deletes, _text(batch.position))
+                    position = done.positions[self._slot]  # a later one is not in the table
+                    yield Replicated("changes", done.rows, done.deletes, _text(position))
                 elif self._has_followed(batch.position) and until is not None and batch.position >= until:
                     return
                 elif batch.position - position > IDLE_BYTES:
-                    self._table.upsert(self._table.schema.empty_table(), token=(self._slot, batch.position))
+                    position = batch.position
+                    self._table.upsert(self._table.schema.empty_table(), token=(self._slot, position))
                 else:
                     continue
-                position = batch.position
                 stream.confirm(position)
 
     def _streamed(self, position: int) -> AbstractContextManager[slots.Stream]:
@@ -213,8 +215,9 @@ class _Replication:
         """Follow columns without events; False while events of older rows may come."""
         look, self._look = self._look, None
         is_time = look is not None and position >= look[1]
-        if look is not None and is_time:
+        if look is not None and is_time and look[0] != self._followed:
             self._columns.follow(look[0], look[0].keys())
+            self._followed = look[0]
         if look is None or is_time:
             look = (self._source.columns(self._connection), slots.flushed(self._connection))
         self._look = look

@@ -114,7 +114,7 @@ class Consumers:
                 process.wait()
 
     def _kill(self) -> None:
-        while not self._over.wait(self._random.uniform(1, 8)):
+        while self._has_committed() and not self._over.wait(self._random.uniform(0, 5)):
             place = self._random.randrange(CONSUMERS)
             process = self._processes[place]
             if process.poll() is not None:
@@ -123,6 +123,14 @@ class Consumers:
             process.wait()
             self.kills += 1
             self._processes[place] = self._start()
+
+    def _has_committed(self) -> bool:
+        """Wait for a commit since the last kill, or a while: starts are slow on a busy machine. False: all is over."""
+        before = self.log.stat().st_size
+        for _ in range(60):
+            if self.log.stat().st_size > before or self._over.wait(0.25):
+                break
+        return not self._over.is_set()
 
     def require_alive(self) -> None:
         assert not self._failed, f"consumers ended by themselves, see {self.log}:\n{self.log.read_text()[-3000:]}"

@@ -39,7 +39,7 @@ class Pair:
         self.server, self.uri = server, str(folder / "orders")
         server.run(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots",
-            f"drop table if exists {SOURCE}",
+            f"drop table if exists {SOURCE}, other",
             f"create table {SOURCE} ({COLUMNS})",
             f"alter table {SOURCE} alter note set storage external",
             f"insert into {SOURCE} values (1, {ROW}), (2, {ROW})",
@@ -86,6 +86,9 @@ def test_values_of_all_types_arrive_by_snapshot_and_by_changes(pair: Pair) -> No
     )
     assert pair.replicated() == {"changes"}
     assert pair.replicated() == set()
+    pair.run("insert into orders (id) values (6)", "create table other (id integer)", "insert into other values (1)")
+    assert pair.replicated() == {"changes"}
+    assert pair.replicated() == set()  # also after transactions of other tables
     pair.run("begin; insert into orders (id) values (30); truncate orders; insert into orders (id) values (31); commit")
     assert pair.replicated() == {"changes"}
 
