@@ -245,6 +245,7 @@ def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of:
         last = "the value of the last requested commit"
         if rule.ordering is not None:
             last = f"the value with the greatest {shown_of(rule.ordering)}"
-        last += ", except nulls" if rule.nulls == "keep" else ""
+        others = f" in other columns than {', '.join(map(shown_of, line.nulls))}" if line.nulls else ""
+        last += f", except nulls{others}" if rule.nulls == "keep" else ""
         said.insert(0, f"{', '.join(plain)}: {last}")
     return "; ".join(said) or "it sets none of the columns"

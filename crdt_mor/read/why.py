@@ -60,7 +60,7 @@ class Line:
         requested: its position in the merge order.
         commit: None if no longer kept or folded with others.
         written: the row of an upsert.
-        given: the columns that the upsert set.
+        given: the columns that the upsert set. nulls: as in `DataBlock`.
         ordering: the ordering value of a delete, if any.
         after_delete: the same commit deleted the row first.
         folded: the compaction that folded it into a base file.
@@ -75,6 +75,7 @@ class Line:
     given: tuple[str, ...]
     before: pl.DataFrame
     after: pl.DataFrame
+    nulls: tuple[str, ...] = ()
     ordering: object = None
     after_delete: bool = False
     folded: Completion | None = None
@@ -305,11 +306,12 @@ class _Life:
                 given,
                 before,
                 after,
+                rows[-1].nulls,
                 after_delete=len(rows) < len(blocks),
             )
         deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
         ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
-        return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
+        return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering=ordering)
 
     def _with_upkeep(self, line: Line, run: Sequence[Chapter]) -> Line:
         carried: list[Completion] = []

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge import compaction
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.clustering import clustered_places
 from crdt_mor.merge.compaction import compact_all, compact_logs, compact_stable
@@ -351,6 +353,22 @@ def test_rows_are_found_missing_where_a_clustered_base_is_cut_as_if_it_were_in_t
         patch.setattr("crdt_mor.merge.parts.row_groups", never_overlapping)
         with pytest.raises(AssertionError):
             some_histories()
+
+
+def test_a_set_null_that_a_compaction_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = compaction._split
+
+    def forgetting(*given: Any) -> Any:
+        return tuple(tuple(replace(b, nulls=()) if isinstance(b, DataBlock) else b for b in s) for s in split(*given))
+
+    def some_histories() -> None:
+        for seed in (4, 12):
+            check_history("partial, keep", None, seed, False, False, False, False)
+
+    some_histories()
+    monkeypatch.setattr(compaction, "_split", forgetting)
+    with pytest.raises(AssertionError):
+        some_histories()
 
 
 @pytest.fixture

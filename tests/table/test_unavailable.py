@@ -130,6 +130,26 @@ def test_in_any_order_each_column_has_its_last_begun_value(
         assert table.verify(deep=True).findings == ()
 
 
+FED = [
+    {"id": 1, "a": "first", "b": b"first", "n": 1},
+    {"id": 1, "a": "second", "b": MARK.encode(), "n": 2},
+    {"id": 1, "a": MARK, "b": b"third", "n": 3},
+    {"id": 1, "a": "last", "b": MARK.encode(), "n": 4},
+]
+
+
+@pytest.mark.parametrize("order", one_in(12, map(list, itertools.permutations(range(4)))))
+@pytest.mark.parametrize("nulls", NULLS)
+def test_under_an_ordering_column_events_come_in_any_order(nulls: Nulls, order: Sequence[int]) -> None:
+    for moment in range(5):
+        table = made(nulls, ordering="n")
+        table.upsert(rows(*(FED[number] for number in order[:moment])) if moment else rows(FED[0]).slice(1))
+        table.maintenance.compact()
+        for number in order[moment:]:
+            table.upsert(rows(FED[number]))
+        assert shown(table) == [{"id": 1, "a": "last", "b": b"third", "n": 4}]
+
+
 # --- each way to write ------------------------------------------------------------------------------------------------
 
 
