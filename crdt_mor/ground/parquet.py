@@ -121,6 +121,11 @@ class ParquetSource:
             hive_partitioning=False,
         )
 
+    def types(self) -> Mapping[str, pl.DataType]:
+        """Return the types of the columns of a file on a disk or in memory."""
+        (content,) = self.contents if self.address is None else (b"",)
+        return pl.read_parquet_schema(self.address or content)
+
     def open(self) -> pq.ParquetFile:
         """Open the file for Arrow and read its footer; close it, or use `with`.
 

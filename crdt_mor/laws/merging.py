@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -22,6 +23,7 @@ from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.rule import ORDERS, Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 
@@ -113,7 +115,7 @@ def require_payloads(config: TableConfig) -> None:
 
 
 def merging_of(config: TableConfig, schema: str) -> Merging:
-    return _merging(config.merge, config.key, schema)
+    return _merging(config.merge, config.key, schema, config.properties.get(OUR_SCHEMA))
 
 
 def _key_column(key: KeySpec) -> str | None:
@@ -123,7 +125,7 @@ def _key_column(key: KeySpec) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _merging(spec: MergeSpec, key: KeySpec, text: str) -> Merging:
+def _merging(spec: MergeSpec, key: KeySpec, text: str, created: str | None) -> Merging:
     schema = TableSchema.from_json(text)
     hidden: list[pa.Field] = []
     members: list[Member] = []
@@ -145,6 +147,7 @@ def _merging(spec: MergeSpec, key: KeySpec, text: str) -> Merging:
     rule = _rule(spec, tuple(members))
     numbered = frozenset(n for n in key.times if n in physical and physical.stored.field(n).type == pa.string())
     columns = Columns.of(physical.stored, _key_column(key), numbered)
+    columns = replace(columns, widened=_widened(schema, TableSchema.from_json(created or "[]"), members, columns))
     return Merging(rule, columns, physical, MappingProxyType(accepts))
 
 
@@ -152,6 +155,25 @@ def _orders_field(schema: TableSchema, ordering: str) -> pa.Field:
     order = schema.stored.field(ordering).type
     entry = pa.struct([("order", order), ("time", pa.string()), ("columns", pa.list_(pa.string()))])
     return pa.field(ORDERS, pa.list_(entry))
+
+
+def _widened(schema: TableSchema, created: TableSchema, members: Sequence[Member], columns: Columns) -> frozenset[str]:
+    """Return the columns with decimals whose types differ from those at the table's creation."""
+    then = {column.name: column.type for column in created.stored}
+    same = {column.name for column in schema.stored if then.get(column.name) == column.type}
+    same |= {name for member in members if same.issuperset(member.columns) for name in member.stored}
+    return frozenset(name for name, kind in columns.stored.items() if name not in same and _has_decimal(kind))
+
+
+def _has_decimal(kind: Any) -> bool:
+    match kind:
+        case pl.Struct():
+            return any(_has_decimal(field.dtype) for field in kind.fields)
+        case pl.List():
+            return _has_decimal(kind.inner)
+        case pl.Map():
+            return _has_decimal(kind.value)
+    return bool(kind.is_decimal())
 
 
 def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataType) -> pa.DataType:

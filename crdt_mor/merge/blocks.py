@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -89,11 +88,13 @@ class Columns:
 
     key_column: the only user column whose text is the record key, if there is one.
     numbered: text columns that a file of Hudi may contain as integers with the same digits.
+    widened: columns of decimals that a file may contain as integers or as decimals of fewer digits.
     """
 
     stored: Mapping[str, pl.DataType]
     key_column: str | None = None
     numbered: frozenset[str] = frozenset()
+    widened: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, stored: pa.Schema, key_column: str | None = None, numbered: frozenset[str] = frozenset()) -> Columns:
@@ -105,10 +106,10 @@ class Columns:
     def schema(self) -> Mapping[str, pl.DataType]:
         return {**dict.fromkeys(META_COLUMNS, pl.String()), **self.stored}
 
-    @cached_property
+    @property
     def unscanned(self) -> frozenset[str]:
-        """The columns that older files may contain in types that polars does not widen in a scan."""
-        return self.numbered.union(name for name, kind in self.stored.items() if _has_decimal(kind))
+        """The columns that files may contain in types that polars does not widen in a scan."""
+        return self.numbered | self.widened
 
     @property
     def merge_key(self) -> str:
@@ -126,17 +127,6 @@ class Columns:
 
     def select_own(self) -> list[str]:
         return [COMMIT_TIME, SEQUENCE, RECORD_KEY, *self.stored]
-
-
-def _has_decimal(kind: Any) -> bool:
-    match kind:
-        case pl.Struct():
-            return any(_has_decimal(field.dtype) for field in kind.fields)
-        case pl.List():
-            return _has_decimal(kind.inner)
-        case pl.Map():
-            return _has_decimal(kind.value)
-    return bool(kind.is_decimal())
 
 
 def is_partial(block: DataBlock | DeleteBlock) -> bool:

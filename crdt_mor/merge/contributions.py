@@ -80,7 +80,7 @@ def _alike(source: ParquetSource, columns: Columns) -> list[tuple[dict[str, pl.D
 
 
 def _unscanned(file: ParquetSource, columns: Columns) -> dict[str, pl.DataType]:
-    held = file.scan().collect_schema()
+    held = file.types()
     here = columns.unscanned.intersection(held if file.columns is None else file.columns)
     kinds = {name: _held_as(held[name], columns.schema[name], name in columns.numbered) for name in sorted(here)}
     return {name: kind for name, kind in kinds.items() if kind != columns.schema[name]}
