@@ -320,7 +320,7 @@ def test_time_zones_are_names_or_distances_and_old_tables_keep_what_they_have() 
 
 
 def test_without_a_database_of_time_zones_every_name_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.columns.kinds._has_zone", lambda _: False)
+    monkeypatch.setattr("crdt_mor.columns.kinds_times._has_zone", lambda _: False)
     assert one(pa.timestamp("us", "Mars/Olympus")).declared.field("c").type.tz == "Mars/Olympus"
 
 

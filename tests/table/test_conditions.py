@@ -245,7 +245,7 @@ def test_a_type_that_polars_has_not_is_shown_to_it_as_one_that_it_has(
 ) -> None:
     kind, one, shown = UNKNOWN[name]
     # A machine without a database of time zones takes every name of one when a table is created.
-    monkeypatch.setattr("crdt_mor.columns.kinds._has_zone", lambda zone: False)
+    monkeypatch.setattr("crdt_mor.columns.kinds_times._has_zone", lambda zone: False)
     schema = pa.schema([("id", pa.string()), ("x", kind), ("n", pa.int64())])
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     values = pa.array([one, None], plain)
