@@ -31,7 +31,7 @@ class Kind:
     __slots__ = ()
 
     samples: ClassVar[tuple[pa.DataType, ...]]
-    """Its types, with some parameters, as docs/types.md lists them. Their Arrow type ids belong to the family."""
+    """Its types, with some parameters, as in docs/types.md. Their Arrow type ids belong to the family."""
 
     stored_as: ClassVar[pa.DataType]
     """The type in files: one that Hudi's readers know."""
@@ -170,7 +170,7 @@ class Kind:
         return bool(self.stored(batch, "") == self.stored(declared, ""))
 
     def join_other(self, kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-        """Return the least type for values of `kind` and of another family's `other`, if this family knows it."""
+        """Join with another family's type, if this family knows how."""
         return None
 
     def fits_other(self, batch: pa.DataType, declared: pa.DataType) -> bool:
@@ -179,7 +179,7 @@ class Kind:
         return joined is not None and kind_of(joined) is self and self.fits(joined, declared)
 
     def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
-        """Return the reason why the two have no join, and the next step; "" for none of its own."""
+        """Return the reason why the two do not join, and the next step; "" for the general one."""
         return ""
 
     # --- casts --------------------------------------------------------------------------------------------------------
@@ -280,7 +280,6 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def apart(left: pa.DataType, right: pa.DataType) -> str:
-    """Return the reason why two types have no join, and the next step."""
     one, other = kind_of(left), kind_of(right)
     return one.apart(left, right) or other.apart(right, left) or _APART
 

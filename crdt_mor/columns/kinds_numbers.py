@@ -80,7 +80,7 @@ class Integers(_Number):
         return grows >= 0 and bool(batch.bit_width + grows <= declared.bit_width)
 
     def join_other(self, kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-        """Join with floats and decimals. All integers of a stored type count alike, so that joins are associative."""
+        """Count all integers of a stored type alike, so that joins are associative."""
         stored = self.stored(kind, "")
         if pt.is_floating(other):
             return pa.float64() if pt.is_int32(stored) else None
@@ -188,7 +188,6 @@ class Decimals(_Number):
 
 
 def _decimal(digits: int, scale: int, other: pa.DataType) -> pa.DataType | None:
-    """Return the least decimal with so many digits before and after the point, and those of `other`."""
     before, after = max(digits, other.precision - other.scale), max(scale, other.scale)
     return pa.decimal128(before + after, after) if before + after <= _DECIMAL_DIGITS else None
 

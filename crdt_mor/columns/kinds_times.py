@@ -160,7 +160,6 @@ class Timestamps(Kind):
         return pt.is_date(batch) and declared.tz is None
 
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
-        """Accept dates as midnight, if the column has no zone."""
         if pt.is_date(given):
             return declared.tz is None
         return pt.is_timestamp(given) and (given.tz is None) == (declared.tz is None)

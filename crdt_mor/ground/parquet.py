@@ -122,7 +122,6 @@ class ParquetSource:
         )
 
     def types(self) -> Mapping[str, pl.DataType]:
-        """Return the types of the columns of a file on a disk or in memory."""
         (content,) = self.contents if self.address is None else (b"",)
         return pl.read_parquet_schema(self.address or content)
 
@@ -184,5 +183,5 @@ class ParquetSource:
 
 
 def together(files: Sequence[ParquetSource]) -> ParquetSource:
-    """Join files in memory that a source named one by one."""
+    """Join files of `one_by_one`."""
     return replace(files[0], contents=tuple(content for file in files for content in file.contents))

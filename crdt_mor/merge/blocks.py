@@ -108,7 +108,7 @@ class Columns:
 
     @property
     def unscanned(self) -> frozenset[str]:
-        """The columns that files may contain in types that polars does not widen in a scan."""
+        """The columns of which a file may contain types that polars widens in no scan."""
         return self.numbered | self.widened
 
     @property

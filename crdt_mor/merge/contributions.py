@@ -74,7 +74,6 @@ def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> p
 
 
 def _alike(source: ParquetSource, columns: Columns) -> list[tuple[dict[str, pl.DataType], ParquetSource]]:
-    """Group consecutive files by the types of columns that polars does not widen in a scan."""
     runs = groupby(source.one_by_one(), lambda file: _unscanned(file, columns))
     return [(held, together([*files])) for held, files in runs]
 
@@ -87,7 +86,7 @@ def _unscanned(file: ParquetSource, columns: Columns) -> dict[str, pl.DataType]:
 
 
 def _held_as(held: Any, wide: Any, is_numbered: bool) -> Any:
-    """Return the type `wide` with the file's own type for decimals of other digits, and for numbered columns."""
+    """Return `wide` with the file's own types of decimals and numbered columns."""
     match held, wide:
         case pl.Struct(), pl.Struct():
             own = {field.name: field.dtype for field in held.fields}

@@ -97,7 +97,7 @@ _FROZEN_BY: tuple[tuple[type | tuple[type, ...], Callable[[Any], Hashable]], ...
     (FakeProjector, lambda _: "projector"),
     (Action, lambda value: ("action", value.name)),
     (types.GeneratorType, lambda value: (value.__name__, value.gi_frame and frames(value))),
-    (pa.Schema, lambda value: ("schema", str(value))),
+    ((pa.Schema, pa.DataType), lambda value: ("schema", str(value))),
     (suppress, lambda _: "suppress"),
     # What an exception carries, such as the value that refused, stands beside its text.
     (BaseException, lambda value: (type(value), str(value), freeze(vars(value)))),

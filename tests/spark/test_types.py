@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
 from crdt_mor import Table
@@ -156,6 +157,29 @@ def test_fields_inside_of_columns_are_matched_by_name_and_added(spark: SparkSess
     assert read(spark, table.uri).filter("at[0].zone = 'M'").count() == 2
     table.maintenance.compact()
     assert read(spark, table.uri).toArrow().sort_by("id").to_pylist() == expected
+
+
+def test_widened_columns_are_read_and_filtered_and_an_older_frame_fails(spark: SparkSession, fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(6, 2)), ("n", pa.int32())])
+    table = Table.create(fast_path / "prices", schema, key="id", buckets=1)
+    table.upsert(pa.table([[1, 2], [Decimal("1.25"), Decimal("-2.50")], [5, 7]], schema=schema))
+    table.maintenance.compact()
+    older = read(spark, table.uri)
+    rows = spark.sql(
+        "SELECT cast(3 AS bigint) AS id, cast(0.125 AS decimal(6, 3)) AS price, cast(9.5 AS decimal(4, 1)) AS n"
+    )
+    rows.write.format("crdt_mor").mode("append").option("schemaMode", "merge").save(table.uri)
+    found = read(spark, table.uri)
+    assert [field.dataType.simpleString() for field in found.schema] == ["bigint", "decimal(7,3)", "decimal(11,1)"]
+    assert listed(found) == [
+        (1, Decimal("1.250"), Decimal("5.0")),
+        (2, Decimal("-2.500"), Decimal("7.0")),
+        (3, Decimal("0.125"), Decimal("9.5")),
+    ]
+    for condition in ("price = 1.25", "price > 0.2", "n = 5", "n < 7 AND price IS NOT NULL", "price IN (1.25, 7)"):
+        assert [row[0] for row in listed(found.filter(condition))] == [1], condition
+    with pytest.raises(PySparkException, match=r"column=price asked=decimal\(6,2\) table=decimal\(7,3\)"):
+        older.collect()
 
 
 def test_names_of_spark_types() -> None:
