@@ -863,6 +863,19 @@ def widened_and_compacted(make: Maker) -> Table:
     return table
 
 
+BY_TEXT = "both show the double of a float's decimal text, until its file is rewritten"
+
+
+@shape("differs", "differs", BY_TEXT)
+def floats_over_a_base(make: Maker) -> Table:
+    """default, floats beyond binary fractions that became doubles after a compaction."""
+    table = make.create(pa.schema([("id", pa.string()), ("f", pa.float32())]))
+    table.append(pa.table({"id": keys(0, 1), "f": pa.array([0.1, 0.5], pa.float32())}))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": keys(1), "f": [0.2]}), schema_mode="merge")
+    return table
+
+
 MORE_DIGITS = (
     {"a": pa.decimal128(6, 2), "b": pa.decimal128(6, 2)},
     {"a": pa.decimal128(12, 2), "b": pa.decimal128(30, 2)},

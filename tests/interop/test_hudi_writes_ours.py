@@ -6,6 +6,7 @@ What Hudi's writers do is forged here from our own bytes, so that it needs no Ja
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,15 @@ from crdt_mor.model.names import OWN_KEY
 from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import data_source, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
-from tests.interop.shapes import SCHEMA, Maker, keys, rows
+from tests.interop.shapes import (
+    SCHEMA,
+    Maker,
+    digits_over_a_base,
+    integers_over_a_base,
+    keys,
+    rows,
+    scales_over_a_base,
+)
 
 
 def numbers(table: Table) -> dict[str, object]:
@@ -190,6 +199,22 @@ def test_hudis_own_compaction_of_our_table(make: Maker, spark: HudiSpark) -> Non
     table.delete(keys=keys(4))
     table.maintenance.compact()
     assert numbers(table) == {"k0": 2, "k1": 2, "k3": 3, "k5": 1}
+    _all_agree(table, make.root, spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("shape", [digits_over_a_base, scales_over_a_base, integers_over_a_base])
+def test_hudis_own_compaction_of_a_widened_table(
+    make: Maker, spark: HudiSpark, shape: Callable[[Maker], Table]
+) -> None:
+    table = shape(make)
+    before = table.to_arrow().sort_by("id")
+    settings = ["datasource.write.recordkey.field=id", "metadata.enable=false", "compact.inline.max.delta.commits=1"]
+    options = ",".join(f"hoodie.{setting}" for setting in settings)
+    assert spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{make.root}', options => '{options}')")
+    look_for_hudi(table)
+    assert set(table.inspect.files()["kind"].to_pylist()) == {"base"}
+    assert table.to_arrow().sort_by("id") == before
     _all_agree(table, make.root, spark)
 
 
