@@ -43,7 +43,7 @@ def decode_debezium(
     changes = [
         event if isinstance(event, Change) else envelopes.change(event, *place.of(event)) for event in events_in(events)
     ]
-    yield from _with_ends(changes, envelopes.ends)
+    yield from _with_moves(_with_ends(changes, envelopes.ends))
 
 
 @dataclass(slots=True)
@@ -162,4 +162,20 @@ def _with_ends(changes: list[Change], ends: Mapping[str, Mapping[str, int]]) -> 
             for (named, _), place in last.items():
                 if named == transaction:
                     changes[place] = replace(changes[place], ends=True)
+    return changes
+
+
+def _with_moves(changes: list[Change]) -> list[Change]:
+    """Make an update of a new key's delete and create, if the create lacks unavailable values."""
+    last: dict[str, int] = {}
+    for place, change in enumerate(changes):
+        if change.operation == "c" and not change.whole:
+            gone = last.get(change.source, place)
+            changes[place] = replace(change, operation="u")
+            if changes[gone].operation == "d":
+                old = changes[gone]
+                changes[gone] = replace(old, operation="m", key=None, before=None)
+                changes[place] = replace(change, operation="u", key=old.key, before=old.before)
+        if change.operation != "m":
+            last[change.source] = place
     return changes

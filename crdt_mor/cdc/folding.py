@@ -101,7 +101,7 @@ class Folded:
     def parts(self, address: Address) -> list[Layer]:
         """Return rows and their orders; each column once."""
         last = self.keys[address]
-        if not self.layered:
+        if not self.layered or self.truncations:
             return [] if last.row is None else [(last.order, last.row)]
         found: list[Layer] = []
         seen = {*self.address}

@@ -154,10 +154,10 @@ def _debezium(effect: Effect, number: int) -> list[tuple[Row, Any]]:
     given = dict(after)
     if before is None:
         return [({"op": "c", "before": None, "after": given}, new)]
-    if old != new:  # the new row is whole: the server reads its old values
-        return [({"op": "d", "before": old, "after": None}, old), ({"op": "c", "before": None, "after": given}, new)]
     if unchanged(effect):
         given["note"] = MARKER
+    if old != new:
+        return [({"op": "d", "before": old, "after": None}, old), ({"op": "c", "before": None, "after": given}, new)]
     return [({"op": "u", "before": None, "after": given}, new)]
 
 

@@ -150,6 +150,25 @@ def test_the_ordering_column_is_filled_with_the_position() -> None:
         apply(table, [Change("c", 4, "another", row={"id": 1, "name": "", "note": "", "lsn": 4})])
 
 
+def test_each_column_has_its_own_order_under_partial_updates() -> None:
+    table = table_of(SCHEMA.append(pa.field("lsn", pa.int64())), ordering="lsn", merge=mor.PartialUpdate())
+    apply(table, transaction(10, insert(id=1, name="a", note="long")), source="slot")
+    apply(table, transaction(20, update({"id": 1}, id=1, name="b")), source="slot")
+    late = {"id": 1, "name": "late", "note": "newer"}
+    apply(table, [Change("u", 1, "another", row=late, order=15)])
+    assert rows(table) == [{"id": 1, "name": "b", "note": "newer", "lsn": 20}]
+    apply(table, transaction(30, update({"id": 1}, id=2, name="c")), source="slot")
+    apply(table, [Change("u", 2, "another", row=late, order=25)])
+    assert rows(table) == [{"id": 2, "name": "c", "note": "newer", "lsn": 30}]
+
+
+def test_after_a_truncation_each_key_is_one_row() -> None:
+    table = table_of(SCHEMA.append(pa.field("lsn", pa.int64())), ordering="lsn", merge=mor.PartialUpdate())
+    events = transaction(10, TRUNCATE, insert(id=1, name="a", note="long"), update({"id": 1}, id=1, name="b"))
+    apply(table, events, source="slot")
+    assert rows(table) == [{"id": 1, "name": "b", "note": "long", "lsn": 10}]
+
+
 def test_events_of_two_tables_are_refused() -> None:
     other = insert(id=1, name="a", note="x") | {"table": "users"}
     with pytest.raises(mor.InvalidInputError, match=r"several tables.*public\.orders.*public\.users"):

@@ -108,6 +108,18 @@ def test_an_unavailable_column_is_unchanged() -> None:
     assert rows(table) == [ANNE | {"last_name": "K", "photo": b"big", "tags": ["a"]}]
 
 
+def test_a_new_key_keeps_the_unavailable_values_of_the_old() -> None:
+    """Debezium reports a new key as a delete, a tombstone and a create."""
+    table = table_of(CUSTOMERS, merge=mor.PartialUpdate())
+    apply(table, [record(0, postgres("c", 1, None, ANNE))])
+    moved = ANNE | {"id": 9, "email": "__debezium_unavailable_value"}
+    apply(
+        table,
+        [record(1, postgres("d", 2, {"id": 1}, None)), record(2, None), record(3, postgres("c", 2, None, moved))],
+    )
+    assert rows(table) == [ANNE | {"id": 9}]
+
+
 FIELDS: list[tuple[dict[str, Any], Any, Any, pa.DataType]] = [
     ({"type": "int32", "name": "io.debezium.time.Date"}, 18250, date(2019, 12, 20), pa.date32()),
     ({"type": "int32", "name": "org.apache.kafka.connect.data.Date"}, 1, date(1970, 1, 2), pa.date32()),

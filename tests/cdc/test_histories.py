@@ -65,6 +65,7 @@ class World:
 
     feed: str
     history: History
+    ordered: bool = False
     environment: SimulatedEnvironment = field(default_factory=SimulatedEnvironment)
 
     def __post_init__(self) -> None:
@@ -72,7 +73,9 @@ class World:
         self.scripted = ScriptedStore(self.memory, as_it_is)
         merge = mor.PartialUpdate() if self.feed in PARTIAL else None
         opening = mor.Opening(store=self.scripted, environment=self.environment)
-        first = mor.Table.create("t", SCHEMA, key="id", buckets=1, merge=merge, opening=opening)
+        schema = SCHEMA.append(pa.field("lsn", pa.int64())) if self.ordered else SCHEMA
+        ordering = "lsn" if self.ordered else None
+        first = mor.Table.create("t", schema, key="id", buckets=1, merge=merge, ordering=ordering, opening=opening)
         second = mor.Table("t", opening=mor.Opening(store=self.memory, environment=self.environment))
         slot = "slot" if self.feed == "wal2json" else None
         blocks = FEEDS[self.feed](self.history)
@@ -82,24 +85,29 @@ class World:
         """The table equals the database, went through its states only, and shows no row twice."""
         table = mor.Table("t", opening=mor.Opening(store=self.memory, environment=self.environment))
         states = [_rows(state) for state in self.history.states]
-        assert _rows({row["id"]: row for row in table.to_arrow().to_pylist()}) == states[-1]
+        assert _shown(table.to_arrow()) == states[-1]
         raw = [(row["id"], row["seq"]) for row in table.changes(raw=True).to_arrow().to_pylist() if row["seq"]]
         assert len(raw) == len({*raw}), f"a row twice: {raw}"
         if self.feed == "dms":
             return  # its changes have no transactions
         place = 0
         for version in sorted(table.history()["version"].to_pylist()):
-            shown = _rows({row["id"]: row for row in table.to_arrow(as_of=version).to_pylist()})
+            shown = _shown(table.to_arrow(as_of=version))
             place += next((n for n, state in enumerate(states[place:]) if state == shown), len(states))
             assert place < len(states), f"no state of the database, or an earlier one: {shown}"
+
+
+def _shown(rows: pa.Table) -> list[dict[str, Any]]:
+    kept = rows.drop_columns("lsn") if "lsn" in rows.column_names else rows
+    return _rows({row["id"]: row for row in kept.to_pylist()})
 
 
 def _rows(state: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"more": None} | row for _, row in sorted(state.items())]
 
 
-def play(feed: str, steps: Any, cuts: Any, others: Any, moment: int) -> None:
-    world = World(feed, History.of(steps))
+def play(feed: str, steps: Any, cuts: Any, others: Any, moment: int, ordered: bool) -> None:
+    world = World(feed, History.of(steps), ordered)
     turns, count = iter(others), 0
 
     def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
@@ -118,24 +126,24 @@ def play(feed: str, steps: Any, cuts: Any, others: Any, moment: int) -> None:
     world.check()
 
 
-ARGUMENTS = (st.sampled_from(sorted(FEEDS)), HISTORIES, CUTS, CUTS, st.integers(1, 40))
+ARGUMENTS = (st.sampled_from(sorted(FEEDS)), HISTORIES, CUTS, CUTS, st.integers(1, 40), st.booleans())
 WRITE = Step("write", 1, 1, noted=True)
 
 
 @settings(max_examples=6)
 @given(*ARGUMENTS)
-@example("wal2json", [[WRITE], [WRITE]], [(0, 3), (0, 6)], [(0, 6), (0, 6)], 5)
+@example("wal2json", [[WRITE], [WRITE]], [(0, 3), (0, 6)], [(0, 6), (0, 6)], 5, True)
 def test_the_table_goes_through_the_databases_states_and_no_row_comes_twice(
-    feed: str, steps: Any, cuts: Any, others: Any, moment: int
+    feed: str, steps: Any, cuts: Any, others: Any, moment: int, ordered: bool
 ) -> None:
-    play(feed, steps, cuts, others, moment)
+    play(feed, steps, cuts, others, moment, ordered)
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(*ARGUMENTS)
-def test_many_histories(feed: str, steps: Any, cuts: Any, others: Any, moment: int) -> None:
-    play(feed, steps, cuts, others, moment)
+def test_many_histories(feed: str, steps: Any, cuts: Any, others: Any, moment: int, ordered: bool) -> None:
+    play(feed, steps, cuts, others, moment, ordered)
 
 
 @pytest.mark.slow
