@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -12,6 +12,8 @@ from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.stopping import StoppedError, stopping
+
+T = TypeVar("T")
 
 Once = Annotated[bool, typer.Option("--once", help="End with the newest changes instead of waiting for more.")]
 
@@ -34,7 +36,8 @@ def postgres(
     """
     from crdt_mor.cdc.postgres import replicate
 
-    _print_each(replicate(dsn, table, uri, slot=slot, once=once, storage_options=inputs.storage()), output)
+    commits = replicate(dsn, table, uri, slot=slot, once=once, storage_options=inputs.storage())
+    _print_each(commits, output, asdict, str)
 
 
 def kafka(
@@ -56,19 +59,29 @@ def kafka(
     from crdt_mor.cdc.kafka import consume
 
     given = inputs.by_name(settings, "--set")
-    _print_each(
-        consume(servers, topic, uri, group=group, once=once, settings=given, storage_options=inputs.storage()), output
-    )
+    commits = consume(servers, topic, uri, group=group, once=once, settings=given, storage_options=inputs.storage())
+    _print_each(commits, output, _document, _line)
 
 
-def _print_each(commits: Iterable[Any], output: Output) -> None:
+def _document(done: Any) -> dict[str, Any]:
+    return {name: getattr(done, name) for name in ("rows", "deletes", "truncations", "skipped", "positions")}
+
+
+def _line(done: Any) -> str:
+    places = ", ".join(f"{source}: {position}" for source, position in done.positions.items())
+    return f"changes: {done.rows:,} rows, {done.deletes:,} deletes, up to {places}"
+
+
+def _print_each(
+    commits: Iterable[T], output: Output, document: Callable[[T], dict[str, Any]], line: Callable[[T], str]
+) -> None:
     with stopping():
         try:
             for done in commits:
                 if output is Output.json:
-                    render.lines([asdict(done)])
+                    render.lines([document(done)])
                 else:
-                    typer.echo(str(done))
+                    typer.echo(line(done))
                 failures.finish_output()
         except StoppedError:
             render.note("stopped; the next run continues after the last commit")

@@ -72,7 +72,8 @@ def test_each_event_of_each_partition_counts_once(broker: Broker, uri: str) -> N
     broker.send(1, event("u", 4, "e"))
     words = ["cdc", "kafka", broker.address, uri, "--topic", TOPIC, "--once", "--output", "json"]
     result = CliRunner().invoke(app, words)
-    assert json.loads(result.stdout)["positions"] == {f"{TOPIC}-1": 4}
+    want = {"rows": 1, "deletes": 0, "truncations": 0, "skipped": 0, "positions": {f"{TOPIC}-1": 4}}
+    assert json.loads(result.stdout) == want
     assert rows(uri) == [(1, "b"), (3, "c"), (4, "e")]
 
 
