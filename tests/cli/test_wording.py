@@ -63,6 +63,8 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
         if name in PYTHON_ALONE or name.startswith(ELSEWHERE):
             continue
         for message in _messages(parsed(path)):
+            if message.lstrip().startswith("select "):
+                continue  # a statement for PostgreSQL
             advice = FIRST_FACT.split(in_options(message, OPTIONS), maxsplit=1)[0]
             if len(message) > 40 and (left := _PYTHON.search(advice)):
                 found.append(f"{name}: {left[0]} in {advice}")

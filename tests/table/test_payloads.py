@@ -409,7 +409,7 @@ def test_an_unlawful_payload_is_refused_and_leaves_no_table(make: Make, path: st
 
 
 def test_merge_and_ordering_together_are_refused(make: Make) -> None:
-    with pytest.raises(InvalidInputError, match=r"not both.*LatestBy"):
+    with pytest.raises(InvalidInputError, match=r"goes with merge=PartialUpdate.*LatestBy"):
         make(ordering="at")
 
 
