@@ -32,7 +32,7 @@ def keys_by_filter(
 ) -> KeyCondition | None:
     """Return the keys of rows that pass the predicate, or None if merging all keys costs less."""
     predicate, key = bases[0].predicate, bases[0].key
-    if predicate is None or not are_large(blocks) or not _is_of_one_row(predicate, rule):
+    if predicate is None or not are_large(blocks) or not _is_of_one_row(predicate, rule, columns):
         return None
     rows = sum(map(estimated_rows, blocks))
     data = sorted((block for block in blocks if isinstance(block, DataBlock)), key=estimated_rows, reverse=True)
@@ -53,10 +53,21 @@ def are_large(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
     return bool(rows) and sum(rows) >= ROWS_OF_BLOCK_MIN * len(rows)
 
 
-def _is_of_one_row(predicate: pl.Expr, rule: MergeRule) -> bool:
+def _is_of_one_row(predicate: pl.Expr, rule: MergeRule, columns: Columns) -> bool:
     """Return True if a visible row passes the predicate only when an input row with its key passes, too.
 
-    Where values of several rows are combined, the predicate must use one column, and no column of a payload.
+    Where values of several rows are combined, the predicate must use one column, and no column of a payload. Under an
+    ordering column a delete may remove the value of one column alone, so null must not pass.
     """
     names = list(dict.fromkeys(predicate.meta.root_names()))
-    return rule.kind != "columns" or (len(names) == 1 and not rule.members_of(names))
+    if rule.kind != "columns":
+        return True
+    return (
+        len(names) == 1 and not rule.members_of(names) and not (rule.has_orders and _accepts_null(predicate, columns))
+    )
+
+
+def _accepts_null(predicate: pl.Expr, columns: Columns) -> bool:
+    names = predicate.meta.root_names()
+    nulls = pl.DataFrame({name: [None] for name in names}, {name: columns.schema[name] for name in names})
+    return nulls.filter(predicate).height > 0

@@ -69,8 +69,8 @@ def _check_markers(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
         if name not in schema:
             known = schema.declared.names
             raise InvalidInputError(f"a column in unavailable does not exist. column={name!r} columns={known}")
-        if name in (*key.fields, *key.partition_fields):
-            raise InvalidInputError(f"key and partition columns cannot be unavailable. column={name!r}")
+        if name in (*key.fields, *key.partition_fields, merge.ordering):
+            raise InvalidInputError(f"key, partition and ordering columns cannot be unavailable. column={name!r}")
         kind = schema.stored.field(name).type
         if marker_in(kind, marker) is None:
             raise InvalidInputError(

@@ -310,7 +310,9 @@ class _Life:
                 after_delete=len(rows) < len(blocks),
             )
         deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
-        ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
+        columns, name = self._merging.columns.stored, self._merging.rule.ordering
+        values = (keys[ORDER].cast(columns[name]) for keys in deletes if ORDER in keys.columns and name is not None)
+        ordering = next((own[0] for own in values), None)
         return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering=ordering)
 
     def _with_upkeep(self, line: Line, run: Sequence[Chapter]) -> Line:

@@ -93,6 +93,9 @@ def _keys_of(
     else:
         raise FormatError(f"this release writes no blocks of this kind. kind={block.kind.name} {_at(block)}")
     _ask_bucket(keys, block, file, config, faults)
+    if kind == "rows" and merging.rule.has_orders:  # a key may have several, each with its own ordering value
+        ordering = pl.col(str(merging.rule.ordering)).cast(pl.String)
+        keys = rows.select(pl.format("{} with ordering value {}", RECORD_KEY, ordering)).to_series()
     return kind, keys
 
 

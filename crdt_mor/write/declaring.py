@@ -100,7 +100,9 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
     known = tail.names.by_shown(tail.columns)
     taken = lowered(tail.columns)
     stored = [known.get(name) or stored_name(name, taken) for name in columns]
-    return [name for name in stored if name not in (*config.key.fields, *config.key.partition_fields)]
+    ordering = [] if config.merge.ordering is None else [config.merge.ordering]
+    identity = (*config.key.fields, *config.key.partition_fields)
+    return list(dict.fromkeys([*(name for name in stored if name not in identity), *ordering]))
 
 
 def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from itertools import permutations
 from pathlib import Path
 
@@ -139,6 +140,8 @@ def test_what_cannot_be_right_is_refused(fast_path: Path) -> None:
         table.upsert(pa.table({"id": [1], "name": ["x"]}))
     with pytest.raises(InvalidInputError, match="ordering"):
         create(fast_path / "payloads", merge=mor.PartialUpdate(columns={"name": Counter()}))
+    with pytest.raises(InvalidInputError, match="ordering columns cannot be unavailable"):
+        create(fast_path / "marked", merge=mor.PartialUpdate(unavailable={"lsn": -1}))
     with pytest.raises(InvalidInputError, match="ordering='lsn'"):
         create(fast_path / "whole", merge={("name", "lsn"): LatestBy("lsn")})
     with pytest.raises(UnsupportedFeatureError, match="cannot be moved"):
@@ -163,3 +166,35 @@ def test_a_marker_of_an_unavailable_value_leaves_its_column(fast_path: Path) -> 
     table.upsert(rows({"id": 1, "name": "n2", "bio": "__debezium_unavailable_value", "lsn": 2}, EVENTS[0]))
     table.maintenance.compact()
     assert shown(table) == [{"id": 1, "name": "n3", "bio": "b1", "lsn": 3}]
+
+
+def test_a_filter_for_null_finds_a_row_whose_value_a_delete_removed(fast_path: Path) -> None:
+    """Beside a large block, only the keys with a row that passes the filter are merged."""
+    table = create(fast_path / "t", buckets=1)
+    table.upsert(rows({"id": 1, "name": "n3", "lsn": 3}))
+    table.upsert(rows({"id": 1, "bio": "b1", "lsn": 1}))
+    table.maintenance.compact()
+    others = pl.DataFrame({"id": pl.int_range(10, 50_010, eager=True)})
+    table.upsert(others.with_columns(name=pl.lit("x"), bio=pl.lit("y"), lsn=pl.lit(1, pl.Int64)))
+    table.delete(rows({"id": 1, "lsn": 2}))
+    assert table.scan(filter="bio IS NULL").to_polars()["id"].to_list() == [1]
+    assert table.scan(filter="bio = 'b1'").count() == 0
+    assert table.update({"name": "'found'"}, where="bio IS NULL").rows == 1
+
+
+def test_a_commit_with_several_rows_of_a_key_is_sound(fast_path: Path) -> None:
+    table = create(fast_path / "t")
+    with table.transaction(columns=["name", "bio"]) as block:
+        block.upsert(rows({"id": 1, "name": "n3", "lsn": 3}))
+        block.upsert(rows({"id": 1, "bio": "b1", "lsn": 1}))
+    assert table.verify(deep=True).is_sound
+    assert shown(table) == [{"id": 1, "name": "n3", "bio": "b1", "lsn": 3}]
+
+
+@pytest.mark.parametrize("merge", [mor.PartialUpdate(), None])
+def test_why_compares_dates_of_deletes(fast_path: Path, merge: mor.PartialUpdate | None) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    table = mor.Table.create(str(fast_path / "t"), schema, key="id", ordering="day", merge=merge)
+    table.upsert(pa.table({"id": [1], "day": [date(2026, 1, 2)]}, schema))
+    table.delete(pa.table({"id": [1], "day": [date(2026, 1, 1)]}, schema))
+    assert table.why(1)["because"][-1].as_py() == "day 2026-01-01 is less than the row's 2026-01-02"
