@@ -176,7 +176,8 @@ CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "an ordering of too many digits after the point": (
         {"schema": SCHEMA.set(2, pa.field("n", pa.decimal128(20, 16))), "ordering": "n"}, InvalidInputError,
         r"15 after it.*column=n type=decimal128\(20, 16\)"),
-    "an ordering and a payload": ({"ordering": "n", "merge": PartialUpdate()}, InvalidInputError, "not both"),
+    "an ordering and a payload": (
+        {"ordering": "n", "merge": PartialUpdate(columns={"v": Counter()})}, InvalidInputError, "not both"),
     "a merge that is none": ({"merge": 3}, InvalidInputError, "merge"),
     "no buckets": ({"buckets": 0}, InvalidInputError, "buckets=0"),
     "a reserved name": ({"schema": pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])}, InvalidInputError,

@@ -268,7 +268,7 @@ def test_a_marker_is_a_value_of_the_columns_type(unavailable: Any, new: Row, lef
         (["?"], "unavailable must be a text, bytes or a number"),
         ({"t": None}, "unavailable must be a text, bytes or a number"),
         ({"no": "?"}, "a column in unavailable does not exist. column='no'"),
-        ({"id": -1}, "key and partition columns cannot be unavailable. column='id'"),
+        ({"id": -1}, "key, partition and ordering columns cannot be unavailable. column='id'"),
         ({"i": "?"}, "no value of the column equals its marker.* column='i' type=int32 unavailable='[?]'"),
         ({"l": "?"}, "no value of the column equals its marker.* column='l'"),
     ],
