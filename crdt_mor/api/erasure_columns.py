@@ -124,7 +124,7 @@ def erase_values(
 
 def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatements) -> None:
     config, schema = statements.config, statements.schema
-    merged = {name for member in statements.merging.rule.members for name in member.columns}
+    merged = statements.merging.rule.merged
     if merged.isdisjoint(columns):
         update = Update(dict.fromkeys(columns, pl.lit(None)))
         update.add(given.select(update.columns(schema, config, statements.rules)), statements)

@@ -238,7 +238,7 @@ def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of:
         own = [shown_of(name) for name in member.columns if name in given]
         if own:
             by_payload.setdefault(member.payload.name, []).extend(own)
-    merged = {name for member in rule.members for name in member.columns}
+    merged = rule.merged
     plain = [shown_of(name) for name in columns if name in given and name not in merged]
     said = [f"{', '.join(names)}: merged by {payload}" for payload, names in by_payload.items()]
     if plain:

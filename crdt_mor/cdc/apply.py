@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -78,7 +78,7 @@ def _require_one_table(changes: Iterable[Change]) -> None:
 def _applied(table: Table, feed: Feed, wait: timedelta, so_far: Applied) -> Applied:
     left = (*so_far.left, *(change.event for change in feed.left))
     if not feed.whole:
-        return _with(so_far, left=left)
+        return replace(so_far, left=left)
     turn = Turn(table, feed.source, wait)
     while True:
         last = turn.last()
@@ -108,7 +108,3 @@ def _count(changes: Iterable[Change]) -> int:
 
 def _writing(target: Target, folded: Folded) -> Callable[[Transaction], None]:
     return lambda tx: write(tx, target, folded)
-
-
-def _with(applied: Applied, *, left: tuple[Any, ...]) -> Applied:
-    return Applied(applied.rows, applied.deletes, applied.truncations, applied.skipped, applied.positions, left)

@@ -133,7 +133,7 @@ class MergeRule:
     members: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.ordering is None if self.kind == "ordering" else self.kind == "latest" and self.ordering is not None:
+        if self.kind != "columns" and (self.kind == "ordering") != (self.ordering is not None):
             raise InvalidInputError(
                 "name an ordering column for the rule 'ordering', and none for 'latest'. "
                 f"kind={self.kind} ordering={self.ordering}"
@@ -149,6 +149,11 @@ class MergeRule:
         """The columns with states."""
         return {m.hidden for m in self.members if m.hidden is not None} | ({ORDERS} if self.has_orders else set())
 
+    @property
+    def merged(self) -> set[str]:
+        """The columns with payloads."""
+        return {name for member in self.members for name in member.columns}
+
     def members_of(self, need: Sequence[str]) -> list[Member]:
         needed = {*need}
         return [m for m in self.members if m.hidden in needed or not needed.isdisjoint(m.columns)]
@@ -160,8 +165,8 @@ class MergeRule:
         return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
 
     def below(self, need: Sequence[str]) -> list[str]:
-        if self.ordering is not None and self.kind == "columns":
-            return [*dict.fromkeys([*need, self.ordering, ORDERS, COMMIT_TIME])]
+        if self.has_orders:
+            return [*dict.fromkeys([*need, str(self.ordering), ORDERS, COMMIT_TIME])]
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -142,7 +142,7 @@ class MergeSpec:
     expiry: Expiry | None = None
 
     def __post_init__(self) -> None:
-        if self.ordering is None if self.kind == "ordering" else self.kind == "latest" and self.ordering is not None:
+        if self.kind != "partial" and (self.kind == "ordering") != (self.ordering is not None):
             raise InvalidInputError(
                 f"pass an ordering column with kind='ordering', and none with kind='latest'. merge={self!r}"
             )

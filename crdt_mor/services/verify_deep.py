@@ -74,7 +74,7 @@ class _Deep:
     def made_of(self, opened: Slice, part: pl.Expr) -> pl.DataFrame:
         rule = self.merging.rule
         of_members = {_place(number): _joined(member) for number, member in enumerate(rule.members)}
-        merged = {name for member in rule.members for name in member.columns}
+        merged = rule.merged
         plain = [name for name in self.compared[2:] if name not in merged]
         meanings: dict[tuple[str, ...], Meaning] = {(name,): meaning for name, meaning in of_members.items()}
         folded = fold(self._contributions(opened, part), rule, [*plain, *of_members], meanings)

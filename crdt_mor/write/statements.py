@@ -414,10 +414,10 @@ class Statements:
 
 
 def _set_nulls(nulls: Sequence[str], rows: pa.Table, merging: Merging) -> tuple[str, ...]:
-    """Return the columns whose nulls must be marked in files, among `nulls`: only those with a null."""
+    """Return the columns of `nulls` to mark in files: only columns with a null."""
     if merging.rule.nulls != "keep":
         return ()
-    of_payloads = {name for member in merging.rule.members for name in member.columns}
+    of_payloads = merging.rule.merged
     return tuple(n for n in rows.column_names if n in nulls and n not in of_payloads and rows[n].null_count)
 
 

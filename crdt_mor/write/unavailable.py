@@ -79,7 +79,7 @@ def without_markers(rows: pl.DataFrame, masks: Masks, merging: Merging, nulls: C
     """
     if not masks:
         return rows
-    of_payloads = {name for member in merging.rule.members for name in member.columns}
+    of_payloads = merging.rule.merged
     setting = {*rows.columns} - of_payloads if merging.rule.nulls == "value" else {*nulls}
     named = {name: mask for name, mask in masks.items() if name in setting}
     nulled = [pl.when(~mask).then(pl.col(name)).alias(name) for name, mask in masks.items()]

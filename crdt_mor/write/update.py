@@ -135,7 +135,7 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
 
 def set_exactly(rows: pa.Table, statements: NamedStatements) -> RowsStatement:
     """Return the upsert of computed rows. A null is the new value, also where upserted nulls leave values."""
-    merged = {name for member in statements.merging.rule.members for name in member.columns}
+    merged = statements.merging.rule.merged
     nulls = tuple(name for name in rows.column_names if name not in merged)
     return RowsStatement("UPSERT", rows, are_kept=True, nulls=nulls)
 
@@ -160,9 +160,7 @@ def changed_rows(
         refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
     if config.merge.partial:
-        kept = {*config.key.fields, *config.key.partition_fields, *assigned}
-        touched = [member for member in merging.rule.members if not given.isdisjoint(member.columns)]
-        kept |= {name for member in touched for name in member.columns} | config.merge.decided_with(())
+        kept = {*config.key.fields, *config.key.partition_fields, *assigned, *config.merge.decided_with(given)}
         written = written.select([name for name in written.column_names if name in kept])
     columns = dict[str, pa.Array]()
     for member in merging.rule.members:
