@@ -97,7 +97,7 @@ class TableWrites:
                 a temporary file, see `Opening`. Columns added after the table's creation may be
                 omitted: they become null, or stay unchanged under `PartialUpdate`.
             schema_mode: "merge" adds new columns and widens types without loss, unless the write is refused.
-            nulls: columns whose nulls are written as null, also under `PartialUpdate(nulls="keep")`.
+            nulls: columns in which nulls are written, also under `PartialUpdate(nulls="keep")`.
             token: (application, number) with growing numbers; a repeated token writes nothing and returns the first
                 commit.
             commit_info: texts for `history`, at most 4 KiB as JSON. Known keys: `message`, and `application` (by

@@ -130,7 +130,7 @@ class SourceColumns:
         return new
 
     def _alter(self, source: Columns) -> None:
-        """Rename columns; hide those that another one replaces."""
+        """Rename columns, and hide replaced ones."""
         names = {column.name for column in source.values()}
         kept = {number: column.name for number, column in self._known.items() if number in source}
         renamed = {name: source[number].name for number, name in kept.items() if name != source[number].name}

@@ -56,9 +56,7 @@ def upsert(
     uri: Uri,
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
-    nulls: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns whose nulls are written where others leave the value.")
-    ] = None,
+    nulls: Annotated[str | None, typer.Option(metavar="A,B", help="Columns in which nulls are written.")] = None,
     how: Reading = READING,
     named: Named = UNNAMED,
     output: Form = Output.text,

@@ -158,7 +158,7 @@ def _orders_field(schema: TableSchema, ordering: str) -> pa.Field:
 
 
 def _widened(schema: TableSchema, created: TableSchema, members: Sequence[Member], columns: Columns) -> frozenset[str]:
-    """Return the columns with decimals whose types differ from those at the table's creation."""
+    """Return the columns with decimals that had another type at the table's creation."""
     then = {column.name: column.type for column in created.stored}
     same = {column.name for column in schema.stored if then.get(column.name) == column.type}
     same |= {name for member in members if same.issuperset(member.columns) for name in member.stored}

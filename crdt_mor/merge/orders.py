@@ -13,7 +13,7 @@ own columns, and the others in the hidden column `_crdt_orders`, a list of entri
     null, null, columns       columns that no row has set
 
 The entries are unfolded into contributions when the base meets logs. tests/merge/test_orders.py searches for a history
-whose result depends on the moments of compactions.
+with a result that depends on the moments of compactions.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ SETTINGS: Final = {
 
 @cache
 def missing() -> str | None:
-    """Return what this machine lacks, or None."""
+    """Return a missing part of this machine, or None."""
     if find_spec("psycopg") is None:
         return f"psycopg is not installed: {INSTALL}"
     if (found := binaries()) is None:

@@ -82,7 +82,7 @@ def blocks_of(histories: Sequence[History], time: int) -> Iterator[Block]:
 
 
 class Life:
-    """A file slice, whose commits arrive one by one."""
+    """A file slice. Its commits arrive in turn."""
 
     def __init__(self, histories: Sequence[History]) -> None:
         self.commits = [list(blocks_of(histories, time)) for time in range(len(histories[0]))]

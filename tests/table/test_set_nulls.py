@@ -45,7 +45,7 @@ WRITES: dict[str, tuple[Callable[[Any], None], dict[str, Any]]] = {
     "left": (lambda to: to.upsert(row(a=None, b="left")), {"b": "left"}),
     "text": (lambda to: to.upsert(row(a="text")), {"a": "text"}),
 }
-"""Writes, and what each of them sets."""
+"""Writes, with the values that each sets."""
 
 
 @pytest.mark.parametrize(("begins", "ends"), one_in(12, product(permutations(WRITES), permutations(WRITES))))
