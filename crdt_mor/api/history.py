@@ -10,20 +10,24 @@ never change. Commits of Hudi get theirs when the next write adopts them; until 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.errors import FutureSnapshotError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, to_datetime, to_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS
+from crdt_mor.model.points import NOW, check_point
+from crdt_mor.model.savepoint import is_savepoint_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.overwrite import covered_by, is_end_of_write
 from crdt_mor.planners.restore import RESTORE
+from crdt_mor.read.cut import saved_under
 
 MOMENT = pa.timestamp("ms", tz="UTC")
 AUTHOR = (
@@ -61,14 +65,21 @@ _HISTORY = pa.schema(
 _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
 
 
-def history(session: Session, limit: int | None = None) -> pa.Table:
-    """Return at most `limit` commits, newest first. See `Table.history`."""
+def history(
+    session: Session,
+    limit: int | None = None,
+    since: AsOf | None = None,
+    until: AsOf | None = None,
+    by: str | None = None,
+) -> pa.Table:
+    """Return at most `limit` of the asked commits, newest first. See `Table.history`."""
     _require_number(limit)
     # In version order, so that a late adopted commit of Hudi does not move later ones.
     value = session.views.sealed()
     commits = sorted(session.views.completions(value), key=lambda c: (c.version, c.completed))
     ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
-    shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
+    is_wanted = _filter(session, value, since, until, by)
+    shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit) and is_wanted(commit)]
     shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
     overlaps, local = _overlaps(commits, shown), session.config.local_times
     rows = [
@@ -76,6 +87,48 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
         for i in reversed(shown)
     ]
     return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _filter(
+    session: Session, value: Timeline, since: AsOf | None, until: AsOf | None, by: str | None
+) -> Callable[[Completion], bool]:
+    if by is not None and not isinstance(by, str):
+        raise InvalidInputError(f"by must be the name of an application, as in the column application. by={by!r}")
+    after = None if since is None else is_later_than(session, value, since, "since")
+    beyond = None if until is None else is_later_than(session, value, until, "until")
+
+    def is_wanted(commit: Completion) -> bool:
+        return (
+            (after is None or after(commit))
+            and not (beyond is not None and beyond(commit))
+            and (by is None or by in _applications(commit))
+        )
+
+    return is_wanted
+
+
+def is_later_than(session: Session, value: Timeline, as_of: AsOf, name: str) -> Callable[[Completion], bool]:
+    """Return whether a commit became visible after a point. A moment need not be kept or decided yet.
+
+    name: the argument's name, for errors.
+    """
+    point = point_of(as_of)
+    if is_savepoint_name(point):
+        point = saved_under(value, str(point), name, moments=True).at
+    checked = check_point(point, name, local=session.config.local_times)
+    if not isinstance(checked, int):
+        moment = value.clock if checked == NOW else checked
+        return lambda commit: commit.completed > moment
+    if checked > value.version:
+        raise FutureSnapshotError(
+            "this version does not exist yet. Use the `version` column of history(), not `ordinal`. "
+            f"{name}={checked} newest={value.version}"
+        )
+    return lambda commit: commit.version > checked
+
+
+def _applications(commit: Completion) -> set[object]:
+    return {columns_of(author)["application"] for author in (commit.author, *(w.author for w in commit.writers))}
 
 
 def _gone_before(value: Timeline, commit: Completion) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from crdt_mor.api.history import AUTHOR, MOMENT, kind_of
+from crdt_mor.api.history import AUTHOR, MOMENT, is_later_than, kind_of
 from crdt_mor.api.migration_status import MigrationStatus, migration_status
 from crdt_mor.api.reading import AsOf, handed_over_since, value_at
+from crdt_mor.api.statements import require_partitions
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
 from crdt_mor.events.sweep import last_heard
@@ -104,8 +105,11 @@ class Inspect:
     def __repr__(self) -> str:
         return f"Inspect({self._session.uri!r})"
 
-    def timeline(self) -> pa.Table:
+    def timeline(self, *, since: AsOf | None = None) -> pa.Table:
         """Return all instants by requested time: completed, pending, planned and rolled back.
+
+        Args:
+            since: omit instants completed by this point.
 
         Returns:
             writes: number of writes in a commit of rows; several in a group of small writes.
@@ -113,6 +117,7 @@ class Inspect:
             silent: time since the last heartbeat of a pending write.
         """
         value = self._session.views.sealed()
+        is_wanted = None if since is None else is_later_than(self._session, value, since, "since")
         rows: list[dict[str, object]] = [
             {
                 "requested_at": c.requested,
@@ -129,6 +134,7 @@ class Inspect:
                 **columns_of(c.author),
             }
             for c in self._session.views.completions(value)
+            if is_wanted is None or is_wanted(c)
         ]
         now_ms = self._session.environment.now_ms()
         rows += [
@@ -260,10 +266,21 @@ class Inspect:
         """Return the state of the table's migration, or None for a table that does not move."""
         return migration_status(self._session.views.sealed())
 
-    def files(self, as_of: AsOf | None = None) -> pa.Table:
-        """Return the files of the latest snapshot, or of the snapshot `as_of`, by file group."""
+    def files(self, as_of: AsOf | None = None, *, partitions: Collection[object] | None = None) -> pa.Table:
+        """Return the files of the latest snapshot, or of the snapshot `as_of`, by file group.
+
+        partitions: only files of these partitions, named as in `overwrite`; unknown ones raise `InvalidInputError`.
+        """
+        value, cut = value_at(self._session, as_of)
+        slices = Snapshot.seal(self._session, value, cut).slices
+        if partitions is not None:
+            from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
+
+            paths = scope_of(rehearsal(self._session, value), require_partitions(partitions)).partitions or ()
+            require_known(paths, partitions, slices.partitions)
+            slices = slices.within(paths)
         rows = []
-        for slice_ in Snapshot.seal(self._session, *value_at(self._session, as_of)).slices:
+        for slice_ in slices:
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 name = (slice_.partition, slice_.file_id, kind, file.path, file.name.instant)

@@ -258,10 +258,22 @@ class TableReads(Readable, NearNames):
 
         return why(self._session, key, column, as_of)
 
-    def history(self, limit: int | None = None) -> pa.Table:
+    def history(
+        self,
+        limit: int | None = None,
+        *,
+        since: AsOf | None = None,
+        until: AsOf | None = None,
+        by: str | None = None,
+    ) -> pa.Table:
         """Return the commits, newest first, including compactions and Hudi's own commits.
 
-        A handover to Hudi's writers is not a commit: see `inspect.handed_over`. `limit` is the maximum number of rows.
+        A handover to Hudi's writers is not a commit: see `inspect.handed_over`.
+
+        Args:
+            limit: most rows.
+            since, until: only commits visible after, and by, a point as in `scan`.
+            by: only commits with a write of this application.
 
         Returns:
             version: the timeline version that first shows the commit, for `as_of`, `since` and `maintenance.restore`.
@@ -279,7 +291,7 @@ class TableReads(Readable, NearNames):
         """
         from crdt_mor.api.history import history
 
-        return history(self._session, limit)
+        return history(self._session, limit, since, until, by)
 
     def verify(
         self,

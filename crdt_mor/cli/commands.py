@@ -18,6 +18,7 @@ from crdt_mor.cli.declared import declared
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, recent_commits, recent_commits_text, writers, writers_text
 from crdt_mor.cli.options import (
+    A_PARTITION,
     SETTINGS,
     AsOf,
     ClusterOrder,
@@ -251,28 +252,34 @@ def timeline(
         str | None, typer.Option(metavar="T", help="Only instants open or completed after T, as in cat --as-of.")
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only pending writes and open plans.")] = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the newest N.")] = None,
     output: Form = Output.text,
 ) -> None:
     """List instants by requested time, with state, action and rows.
 
     Example: crdt-mor timeline events --pending
     """
-    table = inputs.opened(uri)
-    instants = pl.DataFrame(table.inspect.timeline())
-    point = inputs.point(since, "--since")
-    if point is not None:
-        instants = instants.filter(pl.col("completed_at").is_null() | _is_later(table, point))
+    instants = pl.DataFrame(inputs.opened(uri).inspect.timeline(since=inputs.point(since, "--since")))
     if pending:
         instants = instants.filter(pl.col("state").is_in(["pending", "planned"]))
-    _print_frame(instants, output, kept=["requested_at", "version"])
+    shown = instants if limit is None else instants.tail(limit)
+    _print_frame(shown, output, kept=["requested_at", "version"])
 
 
-def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
+def files(
+    uri: Uri,
+    as_of: AsOf = None,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="P", help=f"Only this partition: {A_PARTITION}. May be repeated."),
+    ] = None,
+    output: Form = Output.text,
+) -> None:
     """List the files of a snapshot by file group: base files, logs, carries.
 
     Example: crdt-mor files events
     """
-    listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"))
+    listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"), partitions=partitions or None)
     _print_frame(pl.DataFrame(listed), output, kept=["path"])
 
 
@@ -320,23 +327,6 @@ def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
     assert source is not None
     check_inputs([source])
     return read_schema(source, how, of_rows=like is not None)
-
-
-def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
-    if isinstance(point, int):
-        if point > table.version:
-            raise mor.errors.FutureSnapshotError(
-                f"the version does not exist yet: see crdt-mor history. since={point} newest={table.version}"
-            )
-        return pl.col("version") > point
-    from crdt_mor.model.points import check_point
-    from crdt_mor.model.savepoint import is_savepoint_name
-
-    if is_savepoint_name(point):
-        moment: object = table.scan(as_of=point).as_of
-    else:
-        moment = check_point(point, "--since", local=table.config.local_times)
-    return pl.col("completed_at") > pl.lit(str(moment))
 
 
 def _compacted(done: mor.results.Compacted) -> str:

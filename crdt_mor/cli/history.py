@@ -13,7 +13,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.ground.late_imports import pl
+from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import plural
 
 HISTORY_ROWS = 20
@@ -28,6 +28,11 @@ def history(
         int | None,
         typer.Option(metavar="N", min=0, help=f"The newest N; default {HISTORY_ROWS} as text, all as JSON."),
     ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Only commits visible after T, as in cat --as-of.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="T", help="Only commits visible by T.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="APP", help="Only commits with a write of this program.")] = None,
     output: Form = Output.text,
 ) -> None:
     """List the commits, newest first, with duration, writer and overlaps.
@@ -38,11 +43,16 @@ def history(
     Example: crdt-mor history events --limit 5
     """
     table = inputs.opened(uri)
+    asked = {"since": inputs.point(since, "--since"), "until": inputs.point(until, "--until")}
+
+    def commits(most: int | None) -> pa.Table:
+        return table.history(most, **asked, by=by)
+
     if output is Output.json:
-        render.lines(for_programs(row) for row in table.history(limit).to_pylist(maps_as_pydicts="strict"))
+        render.lines(for_programs(row) for row in commits(limit).to_pylist(maps_as_pydicts="strict"))
         return
     shown = HISTORY_ROWS if limit is None else limit
-    rows = table.history(shown + 1).to_pylist()
+    rows = commits(shown + 1).to_pylist()
     names = ["ordinal", "version", "completed", "took", "what", "rows", "deletes", "by", "overlaps", "message"]
     numbers = ["ordinal", "version", "took", "rows", "deletes"]
     kept = ["ordinal", "version", "completed"]

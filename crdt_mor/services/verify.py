@@ -20,7 +20,6 @@ import polars as pl
 from crdt_mor.errors import (
     CrdtMorError,
     FormatError,
-    InvalidInputError,
     StorageUnavailableError,
     UnsupportedVersionError,
 )
@@ -38,7 +37,7 @@ from crdt_mor.services.verify_given import ahead, read_object
 from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, bucket_of
 from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
-from crdt_mor.write.overwrite import rehearsal, scope_of
+from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
 
 KEYS_NAMED: Final = 10
 """Most keys in several partitions that the result names."""
@@ -98,12 +97,7 @@ def verify_partitions(
     paths = scope_of(rehearsal(session, session.tail()), partitions).partitions or ()
     groups, is_deep = _Groups(), deep and session.config.ours
     checks = GroupChecks(session, deep=is_deep, partitions=paths)
-    unknown = {*paths} - {partition for partition, _ in checks.view.files}
-    if unknown or not paths:
-        raise InvalidInputError(
-            "pass partitions that the table has: table.inspect.files() lists them. "
-            f"unknown={sorted(unknown)} partitions={list(partitions)}"
-        )
+    require_known(paths, partitions, {partition for partition, _ in checks.view.files})
     groups.read(session, checks, on_progress)
     return Verification(
         checks.view.snapshot.value.version, groups.rows, groups.file_groups, groups.files, groups.bytes, 0,

@@ -141,6 +141,16 @@ def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> S
     return Scope(tuple(sorted({_path(write, partition) for partition in partitions})))
 
 
+def require_known(paths: Collection[str], partitions: Collection[object], known: Collection[str]) -> None:
+    """Raise `InvalidInputError` unless the paths of `partitions` are all known, and there is at least one."""
+    unknown = {*paths} - {*known}
+    if unknown or not paths:
+        raise InvalidInputError(
+            "pass partitions that the table has: table.inspect.files() lists them. "
+            f"unknown={sorted(unknown)} partitions={list(partitions)}"
+        )
+
+
 def _path(write: OpenWrite, partition: object) -> str:
     key, schema = write.session.config.key, write.statements.schema
     if isinstance(partition, str) and _is_path(key, partition):

@@ -389,8 +389,11 @@ def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> Non
         since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()
         assert len(since) == later
     assert "a version" in crdt_mor("timeline", table, "--since", "last-week!", code=2).stderr
-    assert "the version does not exist yet" in crdt_mor("timeline", table, "--since", "99999", code=1).stderr
+    assert "this version does not exist yet" in crdt_mor("timeline", table, "--since", "99999", code=1).stderr
     assert first["requested_at"] in crdt_mor("timeline", table).stdout
+    (newest,) = crdt_mor("timeline", table, "--limit", "1", "--output", "json").stdout.splitlines()
+    assert json.loads(newest)["requested_at"] == max(mor.Table(table).inspect.timeline()["requested_at"].to_pylist())
+    assert crdt_mor("timeline", table, "--limit", "0", "--output", "json").stdout == ""
 
 
 def test_files_lists_a_snapshot_of_then_and_now(table: Path) -> None:
@@ -403,6 +406,7 @@ def test_files_lists_a_snapshot_of_then_and_now(table: Path) -> None:
 
     assert kinds() == {"base"}
     assert kinds("--as-of", version) == {"log"}
+    assert "this table has no partitions" in crdt_mor("files", table, "--partition", "x", code=1).stderr
 
 
 # --- compact ----------------------------------------------------------------------------------------------------------

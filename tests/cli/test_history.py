@@ -137,6 +137,22 @@ def test_a_long_history_says_that_there_is_more(table: mor.Table) -> None:
     assert "the newest" not in crdt_mor("history", table.uri).stderr
 
 
+def test_the_command_takes_a_part_of_the_history(table: mor.Table) -> None:
+    for application in ("a", "b", "a"):
+        table.upsert(rows("x"), token=(application, table.version))
+
+    def ordinals(*options: object) -> list[int]:
+        lines = crdt_mor("history", table.uri, *options, "--output", "json").stdout.splitlines()
+        return [json.loads(line)["ordinal"] for line in lines]
+
+    version = table.history()["version"][1].as_py()
+    assert ordinals("--since", version) == [3]
+    assert ordinals("--until", version) == [2, 1]
+    assert ordinals("--by", "a") == [3, 1]
+    assert ordinals("--by", "a", "--until", version) == [1]
+    assert "--until must be" in " ".join(crdt_mor("history", table.uri, "--until", "1.x", code=2).stderr.split())
+
+
 def test_a_commit_says_what_it_is_for(table: mor.Table, data: Path) -> None:
     says = ("--message", "from a file", "--info", "a=b=c", "--info", "d=")
     for command in ("append", "upsert", "delete", "overwrite"):

@@ -434,3 +434,33 @@ def test_nothing_is_said_of_a_silence_that_nobody_knows() -> None:
     """Releases before FORMAT 2 noted no time of a begin; and a store's clock may be ahead of this machine's."""
     assert silent_for(None, 5) is None
     assert silent_for(9, 5) == timedelta(0)
+
+
+def test_a_part_of_the_history_by_points_and_writers(table: mor.Table) -> None:
+    first = table.upsert(rows(1), token=("a", 1))
+    second = table.upsert(rows(2), token=("b", 1))
+    table.maintenance.savepoint("two")
+    for n in range(2):
+        post(table, rows(n), info={"application": f"app-{n}"})
+    in_a_crowd(table).upsert(rows(4), token=("a", 2))
+
+    def ordinals(**asked: Any) -> list[int]:
+        return [row["ordinal"] for row in table.history(**asked).to_pylist()]
+
+    assert ordinals() == [3, 2, 1]
+    assert ordinals(since=first) == ordinals(since=first.completed_at) == [3, 2]
+    version = table.history()["version"][1].as_py()
+    assert ordinals(since=version) == ordinals(since="two") == [3]
+    assert ordinals(until=second) == ordinals(until="two") == ordinals(until=version) == [2, 1]
+    assert ordinals(since=first, until=second) == [2]
+    assert ordinals(since="2020-01-01", until="2020-01-02") == ordinals(since="now") == []
+    assert ordinals(by="a") == [3, 1]
+    assert ordinals(by="app-1") == [3], "the writers of a group count"
+    assert ordinals(by="a", limit=1) == [3], "the limit counts the asked commits"
+    assert ordinals(by="nobody") == []
+    with pytest.raises(mor.errors.FutureSnapshotError, match="until=99"):
+        table.history(until=99)
+    with pytest.raises(mor.InvalidInputError, match="by must be the name"):
+        table.history(by=3)  # type: ignore[arg-type]
+    later = table.inspect.timeline(since=version)
+    assert later["completed_at"].to_pylist() == table.history(1)["completed_at"].to_pylist()

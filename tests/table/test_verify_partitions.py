@@ -56,6 +56,18 @@ def test_one_partition_is_checked_with_its_history(table: Table, named: Sequence
     assert any(said.startswith("all other partitions, the timeline") for said in found.not_looked_at)
 
 
+def test_the_files_of_one_partition(table: Table) -> None:
+    all_files = table.inspect.files().to_pylist()
+    for named in (["2026-01-01"], ["day=2026-01-01"], [{"day": "2026-01-01"}]):
+        found = table.inspect.files(partitions=named).to_pylist()
+        assert found == [row for row in all_files if row["partition"] == "day=2026-01-01"]
+        assert {row["kind"] for row in found} == {"base", "log"}
+    with pytest.raises(InvalidInputError, match=r"unknown=\['day=2026-01-09'\]"):
+        table.inspect.files(partitions=["2026-01-09"])
+    with pytest.raises(InvalidInputError, match="partitions as a list"):
+        table.inspect.files(partitions="2026-01-01")
+
+
 def test_damage_in_a_named_partition_is_found_and_other_partitions_are_not_read(table: Table) -> None:
     older, newer = files(table, 1)
     for file in (older, newer, *files(table, 2), *files(table, 3)):
