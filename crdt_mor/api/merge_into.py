@@ -168,24 +168,28 @@ def merge_rows(plan: MergePlan, statements: NamedStatements) -> Reading[Merged]:
     config, schema = statements.config, statements.schema
     target = yield Read(filter=None if plan.reads_all else plan.meets(schema))
     outcome = merging.merged(plan, target, statements)
-    fields = config.key.fields
-    own = tuple((name, name) for name in fields)
-    if outcome.inserted is not None and not outcome.are_unmet:
-        by_key = MergePlan(outcome.inserted, own)
-        merging.refuse_existing_keys(plan, outcome.inserted, (yield Read(filter=by_key.meets(schema))), statements)
+    if outcome.inserted and not outcome.are_unmet:
+        there = _with_keys_of(outcome.inserted, statements)
+        merging.refuse_existing_keys(plan, outcome.inserted, (yield Read(filter=there)), statements)
     if outcome.moved:
-        keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
-        there = MergePlan(keys, own).meets(schema)
+        there = _with_keys_of(outcome.moved, statements)
         merging.refuse_occupied(outcome, (yield Read(filter=there)), plan, statements)
     for gone in outcome.deletes:
         statements.add(RowsStatement("DELETE", gone))
     for rows in (*outcome.rows, *outcome.moved):
         statements.add(set_exactly(rows, statements))
-    if outcome.inserted is not None:
-        statements.add(RowsStatement("INSERT", outcome.inserted))
+    for rows in outcome.inserted:
+        statements.add(replace(set_exactly(rows, statements), kind="INSERT", are_kept=False))
     if outcome.moved and config.merge.ordering is not None:
         merging.refuse_hidden(outcome, (yield Read(filter=there)), plan, statements)
     return _counted(plan, outcome.counts)
+
+
+def _with_keys_of(tables: Sequence[pa.Table], statements: NamedStatements) -> pl.Expr:
+    """Return the condition of the rows that share a key with these."""
+    fields = statements.config.key.fields
+    keys = pa.concat_tables([rows.select(fields) for rows in tables], promote_options="permissive")
+    return MergePlan(keys, tuple((name, name) for name in fields)).meets(statements.schema)
 
 
 def _counted(plan: MergePlan, clauses: Sequence[int]) -> Merged:

@@ -42,7 +42,8 @@ _THERE: Final = " of the row that is there"
 class Outcome:
     """The rows that a merge writes, and the number of rows of each clause.
 
-    deletes: deleted rows, first; rows: changed rows; moved: rows for another partition; inserted: new rows.
+    deletes: deleted rows, first; rows: changed rows; moved: rows for another partition; inserted: new rows, a table for
+    each set of columns.
     are_unmet: inserted rows have the keys by which the source's rows matched nothing.
     """
 
@@ -51,7 +52,7 @@ class Outcome:
     deletes: list[pa.Table] = field(default_factory=list)
     are_unmet: bool = True
     counts: list[int] = field(default_factory=list)
-    inserted: pa.Table | None = None
+    inserted: list[pa.Table] = field(default_factory=list)
 
 
 def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
@@ -92,9 +93,17 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
             _add_update(outcome, before, after, names, statements, _if_lost(clause, plan, config))
     _refuse_several([*changed, deleted], target, config)
     if inserted:
-        outcome.inserted = pa.concat_tables(inserted, promote_options="permissive")
+        outcome.inserted = _by_columns(inserted)
         _refuse_repeats(outcome.inserted, statements)
     return outcome
+
+
+def _by_columns(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Join the tables with equal columns: a column that a clause does not give must not become null."""
+    alike: dict[frozenset[str], list[pa.Table]] = {}
+    for table in tables:
+        alike.setdefault(frozenset(table.column_names), []).append(table)
+    return [pa.concat_tables(some, promote_options="permissive") for some in alike.values()]
 
 
 def _inputs(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> Inputs:
@@ -254,8 +263,8 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
     return with_columns(rows, {c.name: pa.nulls(rows.num_rows, c.type) for c in schema.declared if c.name not in given})
 
 
-def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
-    places = _places([inserted], statements)
+def _refuse_repeats(inserted: Sequence[pa.Table], statements: NamedStatements) -> None:
+    places = _places(inserted, statements)
     repeated = places.filter(pl.struct(_PLACE).is_duplicated())
     if repeated.height:
         raise InvalidInputError(
@@ -280,8 +289,8 @@ def refuse_occupied(outcome: Outcome, existing: pa.Table, plan: MergePlan, state
     """existing: rows that may occupy one of the places; leaving rows are not in the way."""
     moved = _places(outcome.moved, statements)
     left = _places([existing], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
-    if outcome.inserted is not None:
-        left = pl.concat([left, _places([outcome.inserted], statements)])
+    if outcome.inserted:
+        left = pl.concat([left, _places(outcome.inserted, statements)])
     taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
     if taken.height:
         columns = _names_of_places(statements.config)
@@ -316,13 +325,15 @@ def _names_of_places(config: TableConfig) -> list[str]:
     return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
-def refuse_existing_keys(plan: MergePlan, inserted: pa.Table, existing: pa.Table, statements: NamedStatements) -> None:
+def refuse_existing_keys(
+    plan: MergePlan, inserted: Sequence[pa.Table], existing: pa.Table, statements: NamedStatements
+) -> None:
     """existing: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another
     row.
     """
     same = _PLACE if _names_places(plan, statements.config) else [RECORD_KEY]
     others = _places([existing], statements)
-    new = _places([inserted], statements)
+    new = _places(inserted, statements)
     found = new.join(others, on=same, how="inner", coalesce=True, maintain_order="left", suffix=_THERE)
     if found.height:
         partitions = [found[name][0] for name in (PARTITION_PATH, f"{PARTITION_PATH}{_THERE}") if name in found.columns]

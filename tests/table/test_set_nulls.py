@@ -13,7 +13,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.merge.blocks import DataBlock
-from crdt_mor.parts import PartDone, UpdatePart
+from crdt_mor.parts import MergePart, MergeSpread, PartDone, UpdatePart
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.store import MemoryStore
@@ -28,7 +28,8 @@ SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.string()), 
 def made(**given: Any) -> Table:
     settings: dict[str, Any] = {"merge": PartialUpdate(nulls="keep", columns={"n": Counter()})}
     settings["opening"] = Opening(store=MemoryStore(), memory_limit=given.pop("memory_limit", None))
-    return Table.create("memory://t", SCHEMA, key="id", buckets=1, **settings | given)
+    schema = given.pop("schema", SCHEMA)
+    return Table.create("memory://t", schema, key="id", buckets=1, **settings | given)
 
 
 def row(**values: Any) -> pa.Table:
@@ -122,6 +123,63 @@ def test_an_update_in_parts_sets_null() -> None:
 
     table.update({"a": mor.NULL}, execute_parts=execute)
     assert shown(table) == [(1, None, "y", None)]
+
+
+def merged(table: Table, source: pa.Table) -> mor.MergeInto:
+    return table.merge(source, on="id")
+
+
+def in_parts(table: Table, source: pa.Table) -> None:
+    def execute(parts: Sequence[MergePart], spread: MergeSpread) -> list[PartDone]:
+        return [part.execute(source) for part in parts]
+
+    merge = table.merge(source.schema.empty_table(), on="id", execute_parts=execute, parts=1)
+    merge.when_not_matched_insert({"id": "source.id", "lsn": "source.lsn", "a": mor.NULL}).execute()
+
+
+def inserted(table: Table, source: pa.Table, null: object) -> None:
+    values = {"id": "source.id", "lsn": "source.lsn", "a": null}
+    merged(table, source).when_not_matched_insert(values).execute()
+
+
+SETS_NULL: dict[str, tuple[bool, Callable[[Table, pa.Table], object]]] = {
+    "update": (True, lambda table, _: table.update({"a": mor.NULL}, where="id = 1")),
+    "merge, update": (True, lambda table, source: merged(table, source).when_matched_update({"a": "NULL"}).execute()),
+    "upsert": (False, lambda table, source: table.upsert(source, nulls={"a"})),
+    "merge, insert": (False, lambda table, source: inserted(table, source, mor.NULL)),
+    "merge, insert None": (False, lambda table, source: inserted(table, source, None)),
+    "merge, insert SQL": (False, lambda table, source: inserted(table, source, "NULL")),
+    "merge, insert all": (False, lambda table, source: merged(table, source).when_not_matched_insert_all().execute()),
+    "merge, insert in parts": (False, in_parts),
+}
+"""Whether the row is there before, and a way to set `a` to null."""
+
+
+@pytest.mark.parametrize("way", [*SETS_NULL])
+def test_under_an_ordering_column_a_set_null_wins_and_a_column_left_out_is_open(way: str) -> None:
+    is_there, set_null = SETS_NULL[way]
+    table = made(merge=PartialUpdate(nulls="keep"), schema=pa.schema([*SCHEMA, ("lsn", pa.int64())]), ordering="lsn")
+    if is_there:
+        table.upsert(pa.table({"id": [1], "a": ["x"], "lsn": [5]}))
+    set_null(table, pa.table({"id": [1], "a": pa.nulls(1, pa.string()), "lsn": [5]}))
+    for compacted in (False, True):
+        table.upsert(pa.table({"id": [1], "a": ["late"], "b": ["late"], "lsn": [3]}))
+        assert shown(table) == [(1, None, "late", None, 5)]
+        assert table.verify(deep=True).findings == ()
+        if not compacted:
+            table.maintenance.compact()
+
+
+@pytest.mark.parametrize("nulls", ["keep", "value"])
+def test_a_column_that_only_another_insert_clause_gives_is_left(nulls: Any) -> None:
+    table = made(merge=PartialUpdate(nulls=nulls), schema=pa.schema([*SCHEMA, ("lsn", pa.int64())]), ordering="lsn")
+    merge = merged(table, pa.table({"id": [1, 2], "lsn": [5, 5]}))
+    key = {"id": "source.id", "lsn": "source.lsn"}
+    merge = merge.when_not_matched_insert(key | {"a": "NULL"}, "source.id = 1")
+    done = merge.when_not_matched_insert(key | {"b": "NULL"}).execute()
+    assert (done.inserted, done.clauses) == (2, (1, 1))
+    table.upsert(pa.table({"id": [1, 2], "a": ["late"] * 2, "b": ["late"] * 2, "lsn": [3, 3]}))
+    assert shown(table) == [(1, None, "late", None, 5), (2, "late", None, None, 5)]
 
 
 def test_readers_of_all_kinds_see_the_null(tmp_path: Path) -> None:
