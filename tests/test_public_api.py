@@ -68,7 +68,7 @@ SIGNATURES = {
     "Table.move": "self keys * partition parts execute_parts wait token commit_info",
     "Table.merge": "self source on * parts execute_parts source_alias target_alias wait token commit_info",
     "Table.update": "self set where * execute_parts wait token commit_info",
-    "Jobs.plan": "self operation schema * partitions columns schema_mode plain token commit_info",
+    "Jobs.plan": "self operation schema * partitions columns schema_mode plain nulls token commit_info",
     "Jobs.complete": "self job receipts * token commit_info",
     "Table.to_arrow": "self * columns filter as_of limit",
     "Table.to_pandas": "self * columns filter as_of limit",

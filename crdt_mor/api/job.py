@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
-from crdt_mor.api.statements import check_mode, check_token_form
+from crdt_mor.api.statements import check_mode, check_token_form, names_of
 from crdt_mor.api.transaction import Commit, commit_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
@@ -97,6 +97,7 @@ class Jobs:
         columns: Collection[str] | None = None,
         schema_mode: SchemaMode = "strict",
         plain: bool = False,
+        nulls: str | Collection[str] = (),
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> WriteJob:
@@ -111,16 +112,20 @@ class Jobs:
             partitions: all partitions of the rows, as in `transaction`; tasks with rows of others are refused. For an
                 overwrite, the partitions to replace; "dynamic" means the partitions of all tasks' rows.
             columns: all columns that the tasks set, as in `transaction`.
-            schema_mode, plain, token, commit_info: as in `upsert` and `delete`.
+            schema_mode, plain, nulls, token, commit_info: as in `upsert` and `delete`.
         """
         check_token_form(token)
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"pass an operation out of {', '.join(_OPERATIONS)}. got={operation!r}")
-        session, mode = self._session, check_mode(schema_mode)
+        session, mode, named = self._session, check_mode(schema_mode), names_of(nulls)
+        if named and operation != "upsert":
+            raise InvalidInputError(f"pass nulls only with the operation upsert. operation={operation} nulls={nulls!r}")
         given = read_schema(schema, lambda: text_types(session.config, session.known_tail()))
         declared, replaced = _touched(session, operation, partitions, columns, given.names)
-        job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
+        job = distributed.plan(
+            session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared, named
+        )
         return WriteJob(self._uri, session.expiry_ms, job, self._store)
 
     def complete(

@@ -62,21 +62,22 @@ def plan(
     info: Info = (),
     replaced: Partitions | Literal[False] = False,
     declared: Declared = ANYTHING,
+    nulls: tuple[str, ...] = (),
 ) -> Job:
     """Check everything that needs no rows; then `mode="merge"` grows the table's schema.
 
     replaced: the partitions of an overwrite; False: no overwrite.
-    declared: everything that any other write may touch.
+    declared: everything that any other write may touch. nulls: as in `RowsStatement`.
 
     Growth stays even if the rows are refused later: delayed growth might conflict with another writer's.
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
-        none = RowsStatement(operation, schema.empty_table(), mode, plain, are_new=replaced is not False)
+        none = RowsStatement(operation, schema.empty_table(), mode, plain, are_new=replaced is not False, nulls=nulls)
         NamedStatements(write.statements).add(none)
         return None if replaced is False else _replacing(write, replaced)
 
-    return planned(session, Job("", operation, plain, token, info=info, declared=declared), rehearse)
+    return planned(session, Job("", operation, plain, token, info=info, declared=declared, nulls=nulls), rehearse)
 
 
 def planned(
@@ -121,7 +122,7 @@ def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], 
         rows = read(statements.text_types)
         if rows.num_rows:
             are_new = job.replacing is not None
-            statements.add(RowsStatement(job.operation, rows, plain=job.plain, are_new=are_new))
+            statements.add(RowsStatement(job.operation, rows, plain=job.plain, are_new=are_new, nulls=job.nulls))
         return len(rows)
 
     return stage_part(session, job, collect, task)

@@ -32,7 +32,7 @@ class Job:
     application, info: the commit's author, unless `Jobs.complete` overrides them.
     payloads: the payload classes, which tasks need not import.
     declared: everything that its tasks may touch.
-    names: the column names at planning, used by the tasks' rows.
+    names: the column names at planning, used by the tasks' rows. nulls: as in `RowsStatement`.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Job:
     replacing: Replacing | None = None
     declared: Declared = ANYTHING
     names: Names = STORED
+    nulls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

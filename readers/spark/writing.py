@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.datasource import DataSourceWriter
 
-OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads", "partitions", "columns")
+OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads", "partitions", "columns", "nulls")
 BATCH_OPTIONS = ("partitionOverwriteMode", "txnAppId", "txnVersion")
 
 Operation = Literal["append", "upsert", "delete", "overwrite"]
@@ -67,6 +67,7 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
         columns=names_of("columns", settings),
         schema_mode=mode,
         plain=flag("plain", settings),
+        nulls=names_of("nulls", settings) or (),
         token=_token(settings),
     )
     return Planned(job, columns)
@@ -207,6 +208,7 @@ def upsert(
     partitions: Collection[object] | None = None,
     columns: Collection[str] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
+    nulls: str | Collection[str] = (),
     token: tuple[str, int] | None = None,
     commit_info: Mapping[str, str] | None = None,
     payloads: Payloads = (),
@@ -218,9 +220,10 @@ def upsert(
         partitions, columns: all partitions and columns of the rows, as for `Table.transaction`. Updates of others then
             do not wait for this write. Rows with others are refused.
         schema_mode: "merge" adds new columns of the frame to the table.
+        nulls: columns in which nulls are written, as for `Table.upsert`.
     """
     settings = {"partitions": partitions, "columns": columns, "schema_mode": schema_mode, "commit_info": commit_info}
-    return _write(df, path, "upsert", token, payloads, storage_options, **settings)
+    return _write(df, path, "upsert", token, payloads, storage_options, nulls=nulls, **settings)
 
 
 def delete(

@@ -110,6 +110,21 @@ def test_others_read_what_spark_wrote(spark: Any, tmp_path: Path) -> None:
     assert hudi_rs(table.uri) == ours(table)
 
 
+def test_nulls_are_written_in_the_columns_that_an_upsert_names(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor.readers.spark import upsert
+
+    table = make(tmp_path / "t", {"merge": PartialUpdate(nulls="keep")})
+    table.upsert(batch(SCHEMA, 1, rows=4))
+    nulls = pa.table({"id": [0, 1], "day": pa.nulls(2, pa.string()), "n": pa.nulls(2, pa.int64())})
+    upsert(spark.createDataFrame(nulls.slice(0, 1)), table.uri, nulls={"n"})
+    write = spark.createDataFrame(nulls.slice(1)).write.format("crdt_mor").mode("append")
+    write.option("nulls", "day, n").save(table.uri)
+    shown = table.to_arrow().sort_by("id").to_pylist()
+    assert [(row["day"], row["n"]) for row in shown] == [("d0", None), (None, None), ("d2", 2), ("d0", 3)]
+    with pytest.raises(Exception, match="nulls must name columns of the rows"):
+        write.option("nulls", "other").save(table.uri)
+
+
 def test_options_of_a_batch(spark: Any, tmp_path: Path) -> None:
     table = make(tmp_path / "t", {"ordering": "n"})
 

@@ -199,10 +199,34 @@ def test_readers_of_all_kinds_see_the_null(tmp_path: Path) -> None:
     assert commit.rows == 1
 
 
+@pytest.mark.parametrize("same", [True, False], ids=["tasks share a key", "tasks have keys of their own"])
+def test_a_job_sets_the_nulls_that_its_plan_names(same: bool) -> None:
+    table = made()
+    table.upsert(pa.table({"id": [1, 2], "a": ["x", "x"], "b": ["y", "y"]}))
+    job = table.jobs.plan("upsert", SCHEMA.remove(3), nulls={"a"})
+    second = row(id=1 if same else 2, a="new" if same else None, b=None)
+    receipts = [job.stage(part, task=n) for n, part in enumerate([row(a=None), second])]
+    table.jobs.complete(job, receipts)
+    expected = [(1, "new", "y", None), (2, "x", "y", None)] if same else [(1, None, "y", None), (2, None, "y", None)]
+    assert shown(table) == expected
+    table.maintenance.compact()
+    assert shown(table) == expected
+
+
+def test_a_job_refuses_nulls_before_a_task_runs() -> None:
+    table = made()
+    with pytest.raises(InvalidInputError, match=r"pass nulls only with the operation upsert\. operation=append"):
+        table.jobs.plan("append", SCHEMA, nulls={"a"})
+    with pytest.raises(InvalidInputError, match=r"nulls must name columns of the rows\. unknown=\['c'\]"):
+        table.jobs.plan("upsert", SCHEMA, nulls="c")
+    with pytest.raises(InvalidInputError, match=r"counter/1 merges all values"):
+        table.jobs.plan("upsert", SCHEMA, nulls={"n"})
+
+
 def test_a_column_of_a_payload_or_none_of_the_rows_is_refused() -> None:
     table = made()
     with pytest.raises(InvalidInputError, match=r"counter/1 merges all values .* leave the column out of nulls"):
         table.upsert(row(n=None), nulls={"n"})
-    with pytest.raises(InvalidInputError, match=r"nulls must name columns of the rows. unknown=\['c'\] known="):
+    with pytest.raises(InvalidInputError, match=r"nulls must name columns of the rows\. unknown=\['c'\] known="):
         table.upsert(row(a=None), nulls={"c"})
     assert table.count() == 0
