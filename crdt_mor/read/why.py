@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -260,10 +260,10 @@ class _Life:
             self._begin(lines, group, run[0], others)
             blocks = run[0].carry | {at: own for chapter in reversed(run) for at, own in chapter.logs.items()}
             merged_so_far = _MergedSoFar(run[0].row, run[0].base_latest, self._merging)
-            for requested in sorted(blocks):
-                after = merged_so_far.merged(requested, blocks[requested])
+            for requested, own in self._steps(blocks):
+                after = merged_so_far.merged(requested, own)
                 if not number or requested not in run[0].carry:
-                    line = self._line(group[0], requested, blocks[requested], _row(lines), after)
+                    line = self._line(group[0], requested, own, _row(lines), after)
                     lines.append(_as_kept(line) if requested in run[0].carry else self._with_upkeep(line, run))
         if ended is not None and len(lines) > others and _row(lines).height:
             lines.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(lines), self._none))
@@ -286,6 +286,22 @@ class _Life:
             assert begun is not None, "the commit of a base file is kept, or its line is the first"
             change: Change = "rewritten" if row.height else "removed"
             lines.append(Line(group[0], begun.requested, change, begun, row, given, _row(lines), row))
+
+    def _steps(self, blocks: Blocks) -> Iterator[tuple[InstantTime, Sequence[Block]]]:
+        """Yield blocks by requested time, and a commit's rows of several ordering values one by one, least first."""
+        rule = self._merging.rule
+        for requested in sorted(blocks):
+            rows = [block for block in blocks[requested] if isinstance(block, DataBlock)]
+            if not rule.has_orders or len(rows) < 2:
+                yield requested, blocks[requested]
+                continue
+            first, *others = sorted(rows, key=self._order)
+            yield requested, [*(block for block in blocks[requested] if isinstance(block, DeleteBlock)), first]
+            yield from ((requested, [row]) for row in others)
+
+    def _order(self, block: DataBlock) -> Any:
+        assert isinstance(block.rows, pl.DataFrame)
+        return block.rows[str(self._merging.rule.ordering)][0]
 
     def _line(
         self, partition: str, requested: InstantTime, blocks: Sequence[Block], before: pl.DataFrame, after: pl.DataFrame

@@ -134,6 +134,35 @@ def test_changes_and_why_show_a_late_column(fast_path: Path) -> None:
     assert said[-1] == "lsn 1 is less than the row's 3; id, name, bio, lsn: the value with the greatest lsn"
 
 
+def test_why_shows_each_row_of_a_commit_with_several_of_a_key(fast_path: Path) -> None:
+    table = create(fast_path / "t")
+    table.upsert(rows({"id": 1, "name": "n2", "bio": "b2", "lsn": 2}))
+    with table.transaction() as pending:
+        pending.upsert(rows({"id": 2, "name": "other", "lsn": 1}))
+        with table.transaction() as block:
+            block.delete(rows({"id": 1, "lsn": 2}))
+            block.upsert(rows({"id": 1, "name": "n5", "lsn": 5}))
+            block.upsert(rows({"id": 1, "bio": "b3", "lsn": 3}))
+            block.upsert(rows({"id": 1, "bio": "b4", "lsn": 4}))
+        for compacted in (False, True):
+            entries = table.why(1).to_pylist()
+            assert [(entry["written"], entry["result"]["name"], entry["result"]["bio"]) for entry in entries] == [
+                ({"id": 1, "name": "n2", "bio": "b2", "lsn": 2}, "n2", "b2"),
+                ({"id": 1, "name": None, "bio": "b4", "lsn": 4}, None, "b4"),
+                ({"id": 1, "name": "n5", "bio": None, "lsn": 5}, "n5", "b4"),
+            ]
+            assert [entry["columns"] for entry in entries[1:]] == [["id", "bio", "lsn"], ["id", "name", "lsn"]]
+            assert [len(entry["carried_by"]) for entry in entries] == ([0, 1, 1] if compacted else [0, 0, 0])
+            said = [entry["because"].split("; ")[:-1] for entry in entries[1:]]
+            assert said[0] == ["the commit deletes the row first", "no row exists yet to compare lsn with"]
+            assert said[1] == ["lsn 5 is not less than the row's 4"]
+            assert [entry["written"]["bio"] for entry in table.why(1, column="bio").to_pylist()] == ["b2", "b4"]
+            if not compacted:
+                table.maintenance.compact()
+    table.maintenance.compact()
+    assert [entry["written"]["lsn"] for entry in table.why(1).to_pylist()] == [2, 4, 5]
+
+
 def test_what_cannot_be_right_is_refused(fast_path: Path) -> None:
     table = create(fast_path / "t")
     with pytest.raises(SchemaMismatchError, match=r"the ordering column if the table has one\. missing=\['lsn'\]"):
