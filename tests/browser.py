@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.npm import folder
+
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webdriver import WebDriver
 
@@ -33,6 +35,37 @@ def chromium(width: int, height: int) -> Iterator[WebDriver]:
         yield running
     finally:
         running.quit()
+
+
+@contextmanager
+def shown_as(browser: WebDriver, scheme: str, width: int, height: int) -> Iterator[None]:
+    """Show pages in a color scheme, light or dark, and in a window of that size, until the block ends."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    _ask(browser, "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    _ask(browser, "Emulation.setDeviceMetricsOverride", **size)
+    try:
+        yield
+    finally:
+        _ask(browser, "Emulation.setEmulatedMedia", features=[])
+        _ask(browser, "Emulation.clearDeviceMetricsOverride")
+
+
+def _ask(browser: WebDriver, command: str, **arguments: object) -> None:
+    browser.execute_cdp_cmd(command, arguments)
+
+
+def faults(browser: WebDriver) -> list[str]:
+    """Return what axe-core, a checker for the accessibility of pages, finds on the page: rule, advice, element."""
+    script = folder("axe-core") / "axe.min.js"
+    if not script.exists():
+        pytest.skip("no axe-core on this machine: python -m tests.npm axe-core")
+    browser.execute_script(script.read_text("utf-8"))
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {rules: {'target-size': {enabled: true}}}).then(done)"
+    )
+    return [
+        f"{rule['id']}: {rule['help']}: {node['html'][:200]}" for rule in found["violations"] for node in rule["nodes"]
+    ]
 
 
 def until(browser: WebDriver, holds: Callable[[], object]) -> None:

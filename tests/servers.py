@@ -1,7 +1,7 @@
 """Object stores on loopback, each a process of its own that the tests start when the first of them needs it.
 
     s3       moto, from PyPI (`pip install 'moto[s3]' flask flask-cors`)
-    azure    Azurite, from npm: Node 18 or newer, and once `python -m tests.serving install`
+    azure    Azurite, from npm: Node 18 or newer, and once `python -m tests.npm azurite`
 
 A server ends with the process that started it, however that ends: it watches a pipe from it. What it holds is in its
 memory. Where a package is missing its tests are skipped, and say so.
@@ -88,7 +88,7 @@ def s3() -> Server:
 def azure() -> Server:
     """The Azure of this test run; skips the test where Azurite is not installed."""
     if shutil.which("node") is None or not AZURITE.exists():
-        pytest.skip("no Azure here: install Node, then python -m tests.serving install")
+        pytest.skip("no Azure here: install Node, then python -m tests.npm azurite")
     port = _start("azure")
     endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
     _make_container(endpoint)

@@ -1,7 +1,7 @@
 """One object store on loopback, as a process: `python -m tests.serving s3|azure PORT`, which `tests.servers` starts.
 
 It ends when its standard input does, and so with the process that started it, however that ends.
-`python -m tests.serving install` fetches Azurite with npm, into a folder outside the repository.
+`python -m tests.npm azurite` fetches Azurite.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-_VERSION: Final = "azurite@3.35.0"
-_FOLDER: Final = Path(os.environ.get("CRDT_MOR_AZURITE", Path.home() / ".cache" / "crdt-mor" / "azurite"))
+from tests.npm import folder
 
 _UNTIDY: Final = Path(__file__).with_name("azurite.js")
 
-AZURITE: Final = _FOLDER / "node_modules" / ".bin" / "azurite-blob"
+AZURITE: Final = folder("azurite").parent / ".bin" / "azurite-blob"
 
 
 def _serve_s3(port: int) -> None:
@@ -69,15 +68,8 @@ def _serve_azure(port: int) -> None:
     os._exit(0)
 
 
-def _install() -> None:
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_FOLDER), _VERSION], check=True)
-
-
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["install"]:
-            _install()
         case ["s3", port]:
             _serve_s3(int(port))
         case ["azure", port]:

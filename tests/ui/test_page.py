@@ -120,12 +120,26 @@ def test_the_server_answers_for_the_page_and_for_lives_and_nothing_else(table: m
             assert got(port, path)[0] == 404
 
 
+def test_the_server_answers_for_the_rows_between_two_moments(table: mor.Table) -> None:
+    with running(table) as port:
+        status, answer = got(port, f"/diff?before={table.version - 1}&after=now")
+        assert (status, json.loads(answer)["counts"]) == (200, {"inserted": 2, "updated": 0, "deleted": 0})
+
+
 @pytest.mark.parametrize(
-    ("asked", "said"), [("key=a&column=nope", "nope"), ("key=a&as_of=never", "as_of"), ("key=a&as_of=999", "version")]
+    ("asked", "said"),
+    [
+        ("why?key=a&column=nope", "nope"),
+        ("why?key=a&as_of=never", "as_of"),
+        ("why?key=a&as_of=999", "version"),
+        ("diff?before=never&after=now", "before"),
+        ("diff?before=1", "after"),
+        ("diff?before=1&after=999", "version"),
+    ],
 )
 def test_a_question_that_is_wrong_is_answered_by_its_error(table: mor.Table, asked: str, said: str) -> None:
     with running(table) as port:
-        status, answer = got(port, f"/why?{asked}")
+        status, answer = got(port, f"/{asked}")
         assert (status, said in json.loads(answer)["error"]) == (200, True)
 
 
@@ -178,7 +192,7 @@ def test_the_server_listens_on_this_machine_alone(table: mor.Table) -> None:
 
 def test_no_button_of_a_chart_leads_to_another_host() -> None:
     """plotly has buttons that upload a chart: the page names those that it shows."""
-    script = (Path(page.__file__).parent / "page.js").read_text()
+    script = "".join((Path(page.__file__).parent / name).read_text() for name in page.SCRIPTS)
     (named,) = re.findall(r"modeBarButtons: \[\[(.*?)\]\]", script)
     allowed = {"zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"}
     assert set(re.findall(r'"(\w+)"', named)) == allowed

@@ -1,74 +1,6 @@
-// The page of a table. Texts of the table enter the page only by `textContent`, or escaped in a chart.
-"use strict";
-const report = JSON.parse(document.getElementById("report").textContent);
-const find = (selector) => document.querySelector(selector);
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+// The sections of the page.
 
-// --- small things ---------------------------------------------------------------------------------------------------
-
-function element(tag, text, kind) {
-  const made = document.createElement(tag);
-  if (text !== undefined && text !== null) made.textContent = text;
-  if (kind) made.className = kind;
-  return made;
-}
-
-function bytes(count) {
-  let size = count, unit = 0;
-  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-  while (size >= 1024 && unit < units.length - 1) { size /= 1024; unit += 1; }
-  return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
-}
-
-const number = (count) => (count === null || count === undefined ? "" : count.toLocaleString("en"));
-const moment = (text) => (text ? `${text.slice(0, 23).replace("T", " ").replace(/[+Z].*$/, "")} UTC` : "");
-const some = (items, most) => items.slice(0, most).join(", ") + (items.length > most ? ", …" : "");
-const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
-const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-
-function seconds(value) {
-  if (value === null || value === undefined) return "";
-  if (value < 60) return `${value.toFixed(value < 10 ? 3 : 0)} s`;
-  const minutes = Math.round(value / 60);
-  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-const who = (row) => (row.host ? `${row.application} (${row.pid} on ${row.host})` : row.application || "unknown");
-
-// columns: pairs of a heading and a function from row to cell: a text, a number or an element.
-function grid(place, columns, rows) {
-  if (!rows.length) return;
-  const table = element("table"), head = table.createTHead().insertRow(), body = table.createTBody();
-  const numeric = columns.map(([, cell]) => typeof cell(rows[0]) === "number");
-  columns.forEach(([name], i) => head.append(element("th", name, numeric[i] ? "number" : "")));
-  for (const row of rows) {
-    const line = body.insertRow();
-    columns.forEach(([, cell], i) => {
-      const value = cell(row);
-      const made = element("td", undefined, numeric[i] ? "number" : "");
-      if (value instanceof Node) made.append(value);
-      else { made.textContent = typeof value === "number" ? number(value) : value; made.title = made.textContent; }
-      line.append(made);
-    });
-  }
-  find(place).replaceChildren(table);
-}
-
-function chart(place, traces, layout) {
-  const axis = { gridcolor: color("line"), zerolinecolor: color("line"), automargin: true };
-  const font = { color: color("ink"), family: getComputedStyle(document.body).fontFamily, size: 12 };
-  return Plotly.newPlot(place, traces, {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, bargap: 0.25, hovermode: "closest",
-    margin: { l: 60, r: 20, t: 64, b: 40 }, legend: { orientation: "h", yanchor: "bottom", y: 1 },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: color("faint"), activecolor: color("ink") },
-    ...layout, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
-  }, {
-    responsive: true, displaylogo: false,  // only plotly buttons without links to other sites
-    modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]],
-  });
-}
-
-// --- sections -------------------------------------------------------------------------------------------------------
+// --- head -------------------------------------------------------------------------------------------------------
 
 function showHead() {
   const seen = new Date(report.seen_ms).toISOString();
@@ -78,10 +10,16 @@ function showHead() {
   find("#made").textContent = `crdt_mor ${report.crdt_mor}. ${fresh}`;
 }
 
+const STATES = { wrong: ["✖", "Problem"], note: ["▲", "Note"], fine: ["✔", "Fine"] };
+
 function showHealth() {
   for (const sign of report.health) {
-    const card = element("div", undefined, `sign ${sign.state}`);
-    card.append(element("b", sign.check), element("span", sign.text));
+    const [icon, word] = STATES[sign.state];
+    const card = element("div", undefined, `sign ${sign.state}`), state = element("span", undefined, "state");
+    const mark = element("span", `${icon}\ufe0e `);  // a text, not an emoji
+    mark.ariaHidden = "true";
+    state.append(mark, word);
+    card.append(state, element("b", sign.check), element("span", sign.text));
     if (sign.advice) card.append(element("div", sign.advice));
     find("#health .signs").append(card);
   }
@@ -89,14 +27,13 @@ function showHealth() {
 
 function showOverview() {
   const o = report.overview;
-  const columns = o.columns.map(({ name, type, payload }) => `${name} ${type}${payload ? ` (${payload})` : ""}`);
   const recent = o.recent_commits.commits
     ? `${number(o.recent_commits.writes)} writes in the newest ${number(o.recent_commits.commits)} commits of rows, `
       + `${number(o.recent_commits.groups)} of them groups of several writes`
     : "no commit yet";
   const facts = {
     rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key),
-    "partitioned by": some(o.partition_by) || "nothing", merge: o.merge, columns: some(columns),
+    "partitioned by": some(o.partition_by) || "nothing", merge: o.merge, columns: number(o.columns.length),
     files: `${plural(o.file_groups, "file group")} in ${plural(o.partitions, "partition")}: ${bytes(o.base_bytes)} of `
       + `base files, ${plural(o.logs, "log file")} of ${bytes(o.log_bytes)}`,
     "stable reads": report.stable_before === null ? "show all commits"
@@ -109,110 +46,45 @@ function showOverview() {
   for (const [name, text] of Object.entries(facts)) list.append(element("dt", name), element("dd", text));
 }
 
-const KINDS = {
-  write: ["writes", "write"], group: ["groups of small writes", "group"], compaction: ["compactions", "compaction"],
-  other: ["other commits", "other"], pending: ["pending writes", "pending"],
-};
-
-// A bar for each commit and each pending write.
-function bars() {
-  const made = report.timeline.commits.map((row) => ({
-    kind: (row.writers || []).length > 1 ? "group" : row.kind in KINDS ? row.kind : "other", row, lane: row.application,
-    end: Date.parse(row.completed), begin: Date.parse(row.completed) - row.duration_s * 1000,
-  }));
-  const open = report.timeline.pending.map((row) => ({
-    kind: "pending", row, lane: row.application, end: report.seen_ms, begin: Date.parse(row.since),
-  }));
-  for (const bar of [...made, ...open]) bar.lane = bar.lane || "unknown";
-  return [...made, ...open].sort((a, b) => a.begin - b.begin);
-}
-
-const LANES_MAX = 60;
-
-// Each application gets as many lanes as it has simultaneous bars.
-function laned(all) {
-  const lanes = [];
-  for (const bar of all) {
-    let lane = lanes.find((one) => one.name === bar.lane && one.end <= bar.begin);
-    if (!lane && lanes.length < LANES_MAX) lanes.push(lane = { name: bar.lane });
-    lane = lane || lanes.find((one) => one.name === bar.lane) || lanes[lanes.length - 1];
-    lane.end = Math.max(lane.end || 0, bar.end);
-    bar.on = lane;
-  }
-  const names = [...new Set(lanes.map((lane) => lane.name))];
-  lanes.sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
-  lanes.forEach((lane, place) => { lane.place = place; });
-  return lanes;
-}
-
-function told(bar) {
-  const { row } = bar;
-  if (bar.kind === "pending") {
-    const silent = row.silent_s === null ? "" : `, silent for ${seconds(row.silent_s)}`;
-    return `${who(row)}, pending since ${moment(row.since)}${silent}${row.stuck ? ", stuck?" : ""}`;
-  }
-  const others = (row.writers || []).length - 1;
-  const more = others > 0 ? ` and ${others} more writers` : "";
-  const overlaps = row.overlaps.length ? `, overlaps ${some(row.overlaps, 12)}` : "";
-  const said = row.message ? `: ${row.message}` : "";
-  return `commit ${row.ordinal}, version ${row.version}, ${row.operation.toLowerCase()} by ${who(row)}${more}, `
-    + `${number(row.rows)} rows, ${number(row.deletes)} deletes, ${seconds(row.duration_s)}, ${moment(row.completed)}`
-    + `${overlaps}${said}`;
-}
-
-function showTimeline() {
-  const all = bars();
-  if (!all.length) { find("#commit").textContent = "There is no commit yet."; return; }
-  const lanes = laned(all);
-  const traces = Object.entries(KINDS).map(([kind, [name, shade]]) => {
-    const own = all.filter((bar) => bar.kind === kind);
-    const texts = own.map(told);
-    return {
-      type: "bar", orientation: "h", name, base: own.map((bar) => new Date(bar.begin).toISOString()),
-      x: own.map((bar) => bar.end - bar.begin), y: own.map((bar) => bar.on.place), customdata: texts,
-      hovertext: texts.map((text) => escaped(text).replace(/(.{60,90}?) /g, "$1<br>")), hoverinfo: "text",
-      marker: { color: color(shade), line: { color: color("ground"), width: 1 } },
-    };
-  }).filter((trace) => trace.x.length);
-  const made = all.filter((bar) => bar.kind !== "pending");
-  const ends = [Math.min(...made.map((bar) => bar.begin)), Math.max(...made.map((bar) => bar.end))];
-  const whole = Math.max(...all.map((bar) => bar.end)) - Math.min(...all.map((bar) => bar.begin));
-  const span = ends[1] - ends[0];
-  // A long pending write would leave no room for the commits, so the first view shows only the commits.
-  const zoomed = made.length && whole > 4 * span && { range: [ends[0] - span / 20, ends[1] + span / 20] };
-  const shown = (lane, i) => (i && lanes[i - 1].name === lane.name ? "" : escaped(lane.name));
-  chart("chart-timeline", traces, {
-    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), dragmode: "zoom",
-    xaxis: { type: "date", ...zoomed },
-    yaxis: {
-      tickvals: lanes.map((lane) => lane.place), ticktext: lanes.map(shown), fixedrange: true, autorange: "reversed",
-    },
-  });
-  find("#chart-timeline").on("plotly_click", (event) => {
-    find("#commit").textContent = event.points[0].customdata;
-  });
-  if (zoomed) find("#commit").textContent = "A write has been pending for long: double-click to see its begin.";
-  if (!report.timeline.is_all) find("#commit").textContent = "The newest commits; crdt-mor history lists all.";
+function showColumns() {
+  const { key, columns, partition_by: parts } = report.overview, field = find("#columns form").text;
+  const part = ({ name }) => [["key", key], ["partition", parts]].filter(([, names]) => names.includes(name))
+    .map(([word]) => word).join(", ");
+  const heads = [["column", (row) => row.name], ["type", (row) => row.type], ["part of", part],
+    ["merge", (row) => row.payload || ""], ["comment", (row) => row.comment || ""]];
+  const filled = heads.filter(([, cell], i) => i < 2 || columns.some((row) => cell(row)));
+  const list = () => {
+    const text = field.value.trim().toLowerCase();
+    const found = columns.filter((row) => filled.some(([, cell]) => cell(row).toLowerCase().includes(text)));
+    const of = text ? `${number(found.length)} of ` : "";
+    find("#columns .said").textContent = `${of}${plural(columns.length, "column")}`;
+    grid("#table-columns", "Columns", filled, found);
+  };
+  field.oninput = list;
+  find("#columns form").onsubmit = (event) => event.preventDefault();
+  list();
 }
 
 function showGroups() {
   const rows = report.groups.shown, top = rows.slice(0, 30);
-  const name = (row) => escaped(`${row.partition ? `${row.partition}/` : ""}${row.file_id.slice(0, 12)}`);
+  const full = (row) => `${row.partition ? `${row.partition}/` : ""}${row.file_id}`;
+  const name = (row) => `${row.partition ? `${short(row.partition)}/` : ""}${escaped(row.file_id.slice(0, 12))}`;
   if (top.length) {
-    const trace = (title, field, shade) => ({
+    const trace = (title, field, shade, shape) => ({
       type: "bar", orientation: "h", name: title, x: top.map((row) => row[field]), y: top.map((row, i) => i),
-      hovertext: top.map((row) => `${name(row)}: ${title} ${bytes(row[field])}`), hoverinfo: "text",
-      marker: { color: color(shade) },
+      hovertext: top.map((row) => `${escaped(full(row))}: ${title} ${bytes(row[field])}`), hoverinfo: "text",
+      marker: patterned(shade, shape),
     });
-    const both = [trace("base file", "base_bytes", "compaction"), trace("log files", "log_bytes", "pending")];
-    chart("chart-groups", both, {
+    const both = [trace("base file", "base_bytes", "compaction", ""), trace("log files", "log_bytes", "pending", "/")];
+    const label = `Bytes of base and log files of ${plural(top.length, "file group")}. The table below lists them.`;
+    chart("chart-groups", label, both, {
       barmode: "stack", height: 120 + 20 * top.length, xaxis: { title: { text: "bytes" } },
       yaxis: { tickvals: top.map((row, i) => i), ticktext: top.map(name), autorange: "reversed", fixedrange: true },
     });
   }
   if (!rows.length) find("#groups p").textContent = "There are no file groups yet.";
   const partition = rows.some((row) => row.partition) ? [["partition", (row) => row.partition]] : [];
-  grid("#table-groups", [
+  grid("#table-groups", "File groups", [
     ...partition, ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
     ["base bytes", (row) => row.base_bytes], ["logs", (row) => row.logs], ["log rows", (row) => row.log_rows],
     ["log bytes", (row) => row.log_bytes],
@@ -228,15 +100,16 @@ function showConflicts() {
   const looked = since === null ? none : `${plural(count, "such key")} in commits after version ${since}${cut}`;
   find("#conflicts .said").textContent = `${looked}${leftOut ? `; ${leftOut}` : ""}.`;
   const by = new Map(report.timeline.commits.map((row) => [row.ordinal, row.application]));
-  const link = (row) => {
+  const life = (row) => {
     if (!row.has_life || (!report.live && !report.lives.some((one) => one.text === row.text))) return "";
-    const made = element("a", "why");
-    made.href = "#why";
-    made.onclick = () => { find("#why [name=key]").value = row.text; tell(row.text); };
-    return made;
+    return link("why", `why ${row.text}`, () => {
+      find("#why [name=key]").value = row.text;
+      tell(row.text);
+      goTo("#why");
+    });
   };
-  grid("#table-conflicts", [
-    ["key", (row) => row.text], ["partition", (row) => row.partition], ["", link],
+  grid("#table-conflicts", "Conflicts", [
+    ["key", (row) => row.text], ["partition", (row) => row.partition], ["life", life],
     ["commits by ordinal", (row) => row.commits.map((one) => `${one} ${by.get(one) || ""}`).join(", ")],
   ], keys);
 }
@@ -335,15 +208,28 @@ function showGrowth() {
   const range = [when[0], when[when.length - 1]], xaxis = { type: "date", range, automargin: false };
   const line = (name, field, shade, more) => ({
     type: "scatter", mode: "lines+markers", name, x: when, y: points.map((point) => point[field]),
-    line: { color: color(shade) }, ...more,
+    ...more, line: { color: color(shade), ...(more && more.line) },
   });
-  chart("chart-bytes", [
+  const dashed = { line: { dash: "dot" } };
+  const last = points[points.length - 1];
+  const from = `${plural(points.length, "moment")} from ${moment(range[0])} to ${moment(range[1])}`;
+  const inTable = "The table below lists them.";
+  chart("chart-bytes", `Bytes at ${from}, at last ${bytes(last.base_bytes)} of base files and ${bytes(last.log_bytes)} `
+    + `of log files. ${inTable}`, [
     line("base files", "base_bytes", "compaction", { stackgroup: "bytes" }),
-    line("log files", "log_bytes", "pending", { stackgroup: "bytes" }),
+    line("log files", "log_bytes", "pending", { stackgroup: "bytes", ...dashed }),
   ], { height: 280, yaxis: { title: { text: "bytes" }, rangemode: "tozero", automargin: false }, xaxis });
-  chart("chart-logs", [line("log files to merge", "logs", "pending"), line("base files", "bases", "compaction")], {
+  const files = `${plural(last.bases, "base file")} and ${plural(last.logs, "log file")}`;
+  chart("chart-logs", `Files at ${from}, at last ${files}. ${inTable}`, [
+    line("log files to merge", "logs", "pending", dashed), line("base files", "bases", "compaction"),
+  ], {
     height: 240, yaxis: { title: { text: "files" }, rangemode: "tozero", automargin: false }, xaxis,
   });
+  grid("#table-growth", "Growth", [
+    ["version", (row) => row.version], ["completed", (row) => moment(row.completed)],
+    ["base files", (row) => row.bases], ["base bytes", (row) => row.base_bytes], ["log files", (row) => row.logs],
+    ["log bytes", (row) => row.log_bytes],
+  ], [...points].reverse());
 }
 
 function showUpkeep() {
@@ -356,8 +242,12 @@ function showUpkeep() {
 function showHistory() {
   const rows = report.timeline.commits;
   if (!rows.length) find("#history .said").textContent = "There is no commit yet.";
-  grid("#table-history", [
-    ["ordinal", (row) => row.ordinal], ["version", (row) => row.version], ["completed", (row) => moment(row.completed)],
+  const ordinal = (row) => link(number(row.ordinal), `commit ${row.ordinal}`, () => {
+    showCommit(row);
+    goTo("#commit");
+  });
+  grid("#table-history", "History", [
+    ["ordinal", ordinal], ["version", (row) => row.version], ["completed", (row) => moment(row.completed)],
     ["took", (row) => seconds(row.duration_s)], ["what", (row) => row.operation.toLowerCase()],
     ["rows", (row) => row.rows], ["deletes", (row) => row.deletes],
     ["by", (row) => `${who(row)}${(row.writers || []).length > 1 ? ` and ${row.writers.length - 1} more` : ""}`],
@@ -365,6 +255,6 @@ function showHistory() {
   ], rows);
 }
 
-for (const show of [showHead, showHealth, showOverview, showTimeline, showGroups, showConflicts, showWhy, showGrowth,
-  showUpkeep, showHistory]) show();
+for (const show of [showHead, showHealth, showOverview, showColumns, showTimeline, showCommits, showCompare, showGroups,
+  showConflicts, showWhy, showGrowth, showUpkeep, showHistory]) show();
 document.documentElement.dataset.ready = "yes";

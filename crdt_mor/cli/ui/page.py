@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 import crdt_mor as mor
 from crdt_mor.cli import render
 
+SCRIPTS: Final = ("parts.js", "commits.js", "page.js")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def html(report: Mapping[str, Any]) -> str:
-    plotly, script = plotly_js(), _own("page.js")
+    plotly, script = plotly_js(), "\n".join(map(_own, SCRIPTS))
     parts = {
         "title": escape(f"{report['overview']['table']}: crdt_mor"),
         "policy": policy(plotly, script),

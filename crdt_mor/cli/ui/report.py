@@ -8,6 +8,7 @@ upkeep      what `maintain` would do     lives       `why` of some keys
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -65,6 +66,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
+        "command_uri": shlex.quote(uri),
         "seen_ms": table.environment.now_ms(),
         "stable_before": str(table.scan(consistency="stable").as_of) if pending else None,
         "overview": {**_overview(table, groups, timeline), "rows": rows},
@@ -93,7 +95,7 @@ def file_groups(files: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
-    payloads = table.config.payloads
+    payloads, comments = table.config.payloads, table.comments
     sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
     return {
         "table": table.config.name,
@@ -102,7 +104,13 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
         "file_groups": groups.height,
         **sums,
         "columns": [
-            {"name": field.name, "type": str(field.type), "payload": payloads.get(field.name)} for field in table.schema
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "payload": payloads.get(field.name),
+                "comment": comments.get(field.name),
+            }
+            for field in table.schema
         ],
         "recent_commits": recent_commits(timeline),
         "savepoints": [{"name": one.name, "comment": one.comment} for one in table.maintenance.savepoints()],

@@ -2,6 +2,7 @@
 
     GET /                                  the page, rebuilt at each load
     GET /why?key=K[&column=C][&as_of=T]    the history of a row as JSON, or `{"error": …}`
+    GET /diff?before=T&after=T             the rows that differ between two moments, the same way
 
 No request changes rows or files. A request must use the server's own name, which stops pages of other names that
 resolve here (DNS rebinding), and requests made by other sites are refused (Fetch Metadata, W3C). A question as of a new
@@ -20,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.cli.ui.differences import differences_of
 from crdt_mor.cli.ui.page import html
 from crdt_mor.cli.ui.report import life_of_text, report_of
 
@@ -45,14 +47,19 @@ class ServedTable:
             return html({**report_of(self.table, self.uri), "live": True, "lives": []})
 
     def why(self, query: dict[str, str]) -> str:
+        column, as_of = query.get("column") or None, query.get("as_of") or None
+        return self._answer(lambda: life_of_text(self.table, query.get("key", ""), column, as_of))
+
+    def diff(self, query: dict[str, str]) -> str:
+        return self._answer(lambda: differences_of(self.table, query.get("before", ""), query.get("after", "")))
+
+    def _answer(self, read: Callable[[], dict[str, Any]]) -> str:
         try:
             with self.lock:
-                life: dict[str, Any] = life_of_text(
-                    self.table, query.get("key", ""), query.get("column") or None, query.get("as_of") or None
-                )
+                found = read()
         except mor.CrdtMorError as error:
-            life = {"error": str(error)}
-        return render.as_json(life)
+            found = {"error": str(error)}
+        return render.as_json(found)
 
 
 def server(served: ServedTable, port: int) -> ThreadingHTTPServer:
@@ -80,6 +87,7 @@ def _handler(served: ServedTable) -> type[BaseHTTPRequestHandler]:
             answers: dict[str, tuple[str, Callable[[], str]]] = {
                 "/": ("text/html", served.page),
                 "/why": ("application/json", lambda: served.why(_asked(address.query))),
+                "/diff": ("application/json", lambda: served.diff(_asked(address.query))),
             }
             if not self._is_asked_by_name():
                 self.send_error(HTTPStatus.FORBIDDEN, "the page is only at http://127.0.0.1")
