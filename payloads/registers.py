@@ -101,8 +101,9 @@ class LatestBy(RecordPayload):
         return pa.struct([("value", pa.int64()), (self.by, pa.float64())])
 
     def _latest(self, rows: pl.Series) -> pl.Series:
-        lines = flat(rows).with_columns(by=pl.col("item").struct.field(self.by))
-        return lines.sort("row", "by", nulls_last=False, maintain_order=True).filter(last_of("row"))["item"]
+        item = pl.col("item")
+        lines = flat(rows).with_columns(by=item.struct.field(self.by), there=item.is_not_null())
+        return lines.sort("row", "there", "by", nulls_last=False, maintain_order=True).filter(last_of("row"))["item"]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from crdt_mor.columns.types import is_list
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
+from crdt_mor.merge.groups import Group, SharedMember, SharedOrder
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.rule import ORDERS, Member, MergeRule, naming_payload
@@ -61,18 +62,25 @@ class Merging:
         return any(_PENDING in state.meta.root_names() for state in states)
 
 
-def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
-    """Replace the columns with payloads by states; `MergeRule.show` reverses it."""
-    there = {*rows.columns}
-    members = [member for member in merging.rule.members if there.issuperset(member.columns)]
-    states = [state for member in members for state in lifted(rows, member, merging, dot)]
+def lift(
+    rows: pl.DataFrame, merging: Merging, dot: Dot, absent: Mapping[str, pl.Series] = MappingProxyType({})
+) -> pl.DataFrame:
+    """Replace the columns with payloads by states; `MergeRule.show` reverses it. absent: as in `Member.written`."""
+    members = [member for member in merging.rule.members if member.is_given(rows.columns)]
+    states = [state for member in members for state in lifted(rows, member, merging, dot, absent)]
     shown = {name for member in members for name in member.columns}
     return pl.DataFrame([*(values for values in rows if values.name not in shown), *states])
 
 
-def lifted(rows: pl.DataFrame, member: Member, merging: Merging, dot: Dot) -> list[pl.Series]:
+def lifted(
+    rows: pl.DataFrame,
+    member: Member,
+    merging: Merging,
+    dot: Dot,
+    absent: Mapping[str, pl.Series] = MappingProxyType({}),
+) -> list[pl.Series]:
     """Return a payload's states of these rows, in its stored columns."""
-    written = member.written(rows).alias(_WRITTEN).to_frame().with_columns(dot.place.alias(_PLACE))
+    written = member.written(rows, absent).alias(_WRITTEN).to_frame().with_columns(dot.place.alias(_PLACE))
     if member.payload.nulls_inside == "refuse":
         _refuse_nulls_inside(written[_WRITTEN], member)
     with naming_payload(member.payload, member.columns):
@@ -130,7 +138,12 @@ def _merging(spec: MergeSpec, key: KeySpec, text: str, created: str | None) -> M
     hidden: list[pa.Field] = []
     members: list[Member] = []
     accepts: dict[str, Sequence[pa.DataType]] = {}
-    for column_merge in spec.columns:
+    for column_merge, *others in spec.groups:
+        if others:
+            member, state = _shared_member(schema.stored, [column_merge, *others])
+            members.append(member)
+            hidden.append(state)
+            continue
         payload = resolve(column_merge.payload)
         kind = _column_type(schema.stored, column_merge, payload)
         name = f"{HIDDEN}{column_merge.columns[0]}" if payload.stateful else None
@@ -149,6 +162,21 @@ def _merging(spec: MergeSpec, key: KeySpec, text: str, created: str | None) -> M
     columns = Columns.of(physical.stored, _key_column(key), numbered)
     columns = replace(columns, widened=_widened(schema, TableSchema.from_json(created or "[]"), members, columns))
     return Merging(rule, columns, physical, MappingProxyType(accepts))
+
+
+def _shared_member(stored: pa.Schema, merges: Sequence[ColumnMerge]) -> tuple[Member, pa.Field]:
+    """Return the member of the groups with a common ordering column, and its hidden column."""
+    field_of = {name: field for merge in merges for name, field in zip(merge.columns, merge.fields, strict=True)}
+    kind = pa.struct([stored.field(name).with_name(field) for name, field in field_of.items()])
+    by = str(merges[0].ordering)
+    groups = []
+    for merge in merges:
+        payload = resolve(merge.payload)
+        assert isinstance(payload, RecordPayload)
+        groups.append(Group(merge.fields, payload))
+    payload = SharedOrder(field_of[by], tuple(groups))
+    name = f"{HIDDEN}{by}"
+    return SharedMember(tuple(field_of), payload, polars_type(kind), name), pa.field(name, payload.state(kind))
 
 
 def _orders_field(schema: TableSchema, ordering: str) -> pa.Field:

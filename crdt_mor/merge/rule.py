@@ -11,9 +11,10 @@ the set of commits. Requested times are unique and break all ties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 import polars as pl
@@ -48,8 +49,33 @@ class Member:
     def stored(self) -> tuple[str, ...]:
         return self.columns if self.hidden is None else (self.hidden,)
 
-    def written(self, rows: pl.DataFrame) -> pl.Series:
-        """Return the values written to this member's columns; null if all of them are null."""
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The columns that a row gives together."""
+        return [self.columns]
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The columns of several groups."""
+        return frozenset()
+
+    def missing(self, given: Collection[str]) -> list[str]:
+        """Return the columns that rows with the columns `given` must give, too."""
+        missing = [name for name in self.columns if name not in given]
+        return missing if len(missing) < len(self.columns) else []
+
+    def is_given(self, names: Collection[str]) -> bool:
+        return {*names}.issuperset(self.columns)
+
+    def given_in(self, rows: pl.DataFrame) -> Sequence[str]:  # noqa: ARG002
+        """Return the columns that stored rows with a state of this member give."""
+        return self.columns
+
+    def written(self, rows: pl.DataFrame, absent: Mapping[str, pl.Series] = MappingProxyType({})) -> pl.Series:  # noqa: ARG002
+        """Return the values written to this member's columns; null if all of them are null.
+
+        absent: masks of cells that are not given.
+        """
         if len(self.columns) == 1:
             return rows[self.columns[0]]
         fields = [pl.col(name).alias(field) for name, field in self.fields.items()]

@@ -24,6 +24,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.expiry import Expiry, Ttl
 
 PARTIAL_UPDATE: Final = "partial_update/1"
+LATEST_BY: Final = "latest_by/1"
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*/[0-9]+")
 _PATH: Final = re.compile(r"[\w.]+:[\w.]+")
@@ -86,6 +87,14 @@ class ColumnMerge:
     def fields(self) -> tuple[str, ...]:
         """The column names in the structs for a payload of several columns."""
         return self.called or self.columns
+
+    @property
+    def ordering(self) -> str | None:
+        """The column by which `LatestBy` orders the others."""
+        if self.payload.name != LATEST_BY:
+            return None
+        by: object = self.payload.arguments.get("by")
+        return next((own for name, own in zip(self.fields, self.columns, strict=True) if name == by), None)
 
     def renamed(self, columns: tuple[str, ...]) -> ColumnMerge:
         is_same = len(columns) == 1 or columns == self.fields
@@ -157,12 +166,17 @@ class MergeSpec:
                 "a write after the expiry would have to start the row afresh, and such merges fold writes without "
                 f"their times. ttl={self.ttl!r}"
             )
-        names = self.names
+        names, orders = self.names, [member.ordering for member in self.columns]
         repeated = {name for name in names if names.count(name) > 1}
-        if repeated:
+        if any(names.count(name) > orders.count(name) for name in repeated):
             raise InvalidInputError(
-                "a column may have only one payload. To order columns one by one by a common column, use ordering=... "
-                f"with merge=PartialUpdate(). repeated={sorted(repeated)}"
+                "a column may have only one payload. Only the ordering column of LatestBy may be in several groups. "
+                f"repeated={sorted(repeated)}"
+            )
+        if repeated and not self.partial:
+            raise InvalidInputError(
+                "every row gives all columns, so groups with a common ordering column are one group: join them, or use "
+                f"merge=PartialUpdate(columns=...). repeated={sorted(repeated)}"
             )
 
     @property
@@ -181,6 +195,14 @@ class MergeSpec:
         return (*ordering, *(name for member in self.columns for name in member.columns))
 
     @property
+    def groups(self) -> list[list[ColumnMerge]]:
+        """The payloads; those with a common ordering column together."""
+        found = dict[object, list[ColumnMerge]]()
+        for number, member in enumerate(self.columns):
+            found.setdefault(number if member.ordering is None else member.ordering, []).append(member)
+        return [sorted(group, key=lambda member: member.fields) for group in found.values()]
+
+    @property
     def ttl(self) -> Ttl | None:
         return None if self.expiry is None else self.expiry.ttl
 
@@ -190,9 +212,13 @@ class MergeSpec:
 
     def decided_with(self, names: Collection[str]) -> set[str]:
         """Return the columns that a write of these must give: all of their payloads, and the ordering column."""
-        together = {*names}
-        ordering = set() if self.ordering is None else {self.ordering}
-        return ordering | {name for member in self.columns if together & {*member.columns} for name in member.columns}
+        orders = [member.ordering for member in self.columns]
+        shared = {name for name in names if orders.count(name) > 1}
+        own = {*names} - shared
+        together = {name for member in self.columns if own & {*member.columns} for name in member.columns}
+        alone = shared - together  # only the ordering column: it is set in all groups
+        together |= {name for member in self.columns if alone & {*member.columns} for name in member.columns}
+        return together if self.ordering is None else {self.ordering, *together}
 
     @property
     def summary(self) -> str:

@@ -355,10 +355,12 @@ class _Life:
         return bool(following.carry) and line.requested >= min(since)
 
     def _given(self, block: DataBlock) -> tuple[str, ...]:
+        assert isinstance(block.rows, pl.DataFrame)
         stored = self._merging.columns.stored
         given = set(stored if block.given is None else block.given)
         states = [member for member in self._merging.rule.members if member.hidden in given]
-        given |= {name for member in states for name in member.columns}
+        given = given.difference(*(member.columns for member in states))
+        given = given.union(*(member.given_in(block.rows) for member in states))
         return tuple(name for name in stored if name in given)
 
     @property

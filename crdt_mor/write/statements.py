@@ -216,10 +216,11 @@ class Statements:
 
     def _lifted(self, rows: pl.DataFrame, checked: CheckedRows | SpilledWrite, dot: Dot) -> RowsWrite:
         given = rows.select(checked.columns)
+        masks: Masks = {}
         if self.config.merge.unavailable:
             masks = not_given(given, self.config, checked.merging)
             given = without_markers(given, masks, checked.merging, checked.nulls)
-        lifted = lift(given, checked.merging, dot)
+        lifted = lift(given, checked.merging, dot, masks)
         set_ = tuple(name for name in lifted.columns if name != LEFT)
         keys = rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
         return RowsWrite(lifted.hstack(keys), set_, checked.nulls)
@@ -405,8 +406,8 @@ class Statements:
                 f"missing={absent}"
             )
         for member in merging.rule.members:
-            missing = [name for name in member.columns if name not in given]
-            if missing and len(missing) < len(member.columns):
+            missing = member.missing(given)
+            if missing:
                 raise SchemaMismatchError(
                     f"{member.payload.name} merges these columns together: give all of them or none. "
                     f"columns={list(member.columns)} missing={missing}"

@@ -36,8 +36,10 @@ def not_given(rows: pl.DataFrame, config: TableConfig, merging: Merging) -> Mask
             if mask is not None and mask.any():
                 found[name] = mask
     for member in merging.rule.members:
-        if len(member.columns) > 1 and not found.keys().isdisjoint(member.columns):
-            found |= _of_payload(found, member.columns, member.payload.name)
+        for columns in member.groups:
+            if len(columns) > 1 and not found.keys().isdisjoint(columns):
+                masks = _of_payload(found, columns, member.payload.name)
+                found |= {name: mask for name, mask in masks.items() if name not in member.shared}
     return found
 
 

@@ -166,7 +166,7 @@ def changed_rows(
     for member in merging.rule.members:
         is_set = not given.isdisjoint(member.columns)
         if is_set or (member.payload.nulls == "value" and not config.merge.partial):
-            values = _written(rows, after, member, schema, merging, config)
+            values = _written(rows, written, member, schema, merging, config)
             columns.update(_shown(member, values, schema))
         elif not config.merge.partial:
             columns.update(_nulls(member, rows))
@@ -252,12 +252,13 @@ def _written(
             f"{payload.name} keeps a state, which an update cannot set: upsert the addition, or delete and upsert the "
             f"row in one transaction(). columns={list(member.columns)}"
         )
-    types = schema.select(member.columns)
-    old, new = (pl.DataFrame(pl.from_arrow(types.normalise(side.select(member.columns)))) for side in (before, after))
+    types = schema.select([name for name in member.columns if name in after.column_names])
+    names = types.declared.names
+    old, new = (pl.DataFrame(pl.from_arrow(types.normalise(side.select(names)))) for side in (before, after))
     values = pl.DataFrame({"before": member.written(old), "after": member.written(new)})
     with naming_payload(payload, member.columns):
         written = values.select(payload.assign(pl.col("before"), pl.col("after")).alias("written")).to_series()
-    if member.hidden is None:
+    if member.hidden is None or member.shared:
         _refuse_unshown(values.with_columns(written), member, merging, before, config)
     else:
         _refuse_unsaid(values.with_columns(written), member, before, config)
@@ -294,8 +295,11 @@ def _refuse_unshown(
 
 def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> pl.Series:
     dot = Dot(pl.lit(0, pl.Int64), pl.int_range(pl.len(), dtype=pl.Int32), pl.lit(""))
-    frames = [pl.DataFrame(lifted(_unpacked(values, member), member, merging, dot)) for values in written]
-    states = [member.pack(frame).alias("state") for frame in frames]
+    if member.shared:  # its written values are states
+        states = [values.alias("state") for values in written]
+    else:
+        frames = [pl.DataFrame(lifted(_unpacked(values, member), member, merging, dot)) for values in written]
+        states = [member.pack(frame).alias("state") for frame in frames]
     height = len(states[0])
     code = np.tile(np.arange(height), len(states))
     keys = pl.int_range(height, eager=True).cast(pl.String)
@@ -313,6 +317,8 @@ def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
 
 
 def _shown(member: Member, values: pl.Series, schema: TableSchema) -> list[tuple[str, pa.Array]]:
+    if member.shared:
+        return []
     columns = _unpacked(values, member).to_arrow()
     return [(name, _as_declared(columns.column(name), schema, name)) for name in member.columns]
 

@@ -6,21 +6,17 @@ may be compacted, while the writes that have not arrived are pending. `rule` is 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations, product
-from typing import NamedTuple
 
 import polars as pl
 import pytest
 
-from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge import compaction, orders
-from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.compaction import compact_logs, compact_stable
-from crdt_mor.merge.kernel import merge
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock
 from crdt_mor.merge.patches import Patches
 from crdt_mor.merge.rule import ORDERS, MergeRule
+from tests.merge.lives import Block, Event, History, Life, Row, stamp
 from tests.tiers import long, slow
 
 ENTRIES = pl.List(pl.Struct({"order": pl.Int64(), "time": pl.String(), "columns": pl.List(pl.String())}))
@@ -28,22 +24,11 @@ COLUMNS = Columns({"lsn": pl.Int64(), "a": pl.String(), "b": pl.String(), ORDERS
 RULE = MergeRule("columns", "lsn")
 
 
-class Event(NamedTuple):
-    """A row that gives columns, a tombstone, or a plain delete, which has no ordering value."""
-
-    kind: str
-    lsn: int = 0
-    columns: tuple[str, ...] = ()
-
-
 EVENTS = (
     Event("delete"),
     *(Event("tombstone", lsn) for lsn in range(3)),
     *(Event("row", lsn, columns) for lsn in range(3) for columns in (("a",), ("b",), ("a", "b"))),
 )
-History = tuple[Event, ...]
-Block = DataBlock | DeleteBlock
-Row = tuple[int, str | None, str | None]
 
 
 def rule(history: History) -> Row | None:
@@ -56,10 +41,6 @@ def rule(history: History) -> Row | None:
     for _, time, event in rows:
         values |= {column: f"{column}{time}" for column in event.columns}
     return (rows[-1][0], values.get("a"), values.get("b")) if rows else None
-
-
-def stamp(time: int) -> str:
-    return f"{time:017d}"
 
 
 def blocks_of(histories: Sequence[History], time: int) -> Iterator[Block]:
@@ -81,47 +62,17 @@ def blocks_of(histories: Sequence[History], time: int) -> Iterator[Block]:
             yield DataBlock(stamp(time), rows)
 
 
-class Life:
-    """A file slice. Its commits arrive in turn."""
-
-    def __init__(self, histories: Sequence[History]) -> None:
-        self.commits = [list(blocks_of(histories, time)) for time in range(len(histories[0]))]
-        self.pending = {*range(len(self.commits))}
-        self.files = Slice()
-
-    def arrive(self, time: int) -> None:
-        self.pending.remove(time)
-        blocks = sorted([*self.files.blocks, *self.commits[time]], key=lambda block: block.instant)
-        self.files = Slice(self.files.base, self.files.base_latest, tuple(blocks))
-
-    def compact(self, kind: str) -> None:
-        pending = [stamp(time) for time in sorted(self.pending)]
-        if kind == "logs":
-            carry = compact_logs(self.files, RULE, COLUMNS, pending)
-            assert carry is not None
-            self.files = Slice(self.files.base, self.files.base_latest, tuple(carry))
-        elif kind == "base":
-            compacted = compact_stable(self.files, RULE, COLUMNS, pending)
-            rows, out = pl.concat(part() for part in compacted.parts), io.BytesIO()
-            rows.write_parquet(out)
-            base = ParquetSource.in_memory(out.getvalue())
-            self.files = Slice(base, str(rows[COMMIT_TIME].max() or ""), tuple(compacted.carry()))
-
-    def rows(self) -> dict[int, Row]:
-        frames = merge(self.files, RULE, COLUMNS, select=[RECORD_KEY, "lsn", "a", "b"])
-        return {int(key): (lsn, a, b) for frame in frames for key, lsn, a, b in frame.rows()}
-
-
 def check(length: int, moments: Sequence[str]) -> None:
     histories = list(product(EVENTS, repeat=length))
     expected = {key: row for key, history in enumerate(histories) if (row := rule(history)) is not None}
+    commits = [[*blocks_of(histories, time)] for time in range(length)]
     for arrival in permutations(range(length)):
         for compactions in product(moments, repeat=length):
-            life = Life(histories)
+            life = Life(commits, RULE, COLUMNS)
             for time, kind in zip(arrival, compactions, strict=True):
                 life.arrive(time)
                 life.compact(kind)
-            assert life.rows() == expected, f"arrival={arrival} compactions={compactions}"
+            assert life.rows("lsn") == expected, f"arrival={arrival} compactions={compactions}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""The life of a file slice: commits that arrive in any order, and compactions beside the writes that are pending."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.compaction import compact_logs, compact_stable
+from crdt_mor.merge.kernel import merge
+from crdt_mor.merge.rule import MergeRule
+
+
+class Event(NamedTuple):
+    """A row that gives columns, a tombstone, or a plain delete, which has no ordering value."""
+
+    kind: str
+    lsn: int = 0
+    columns: tuple[str, ...] = ()
+
+
+History = tuple[Event, ...]
+Block = DataBlock | DeleteBlock
+Row = tuple[int, str | None, str | None]
+
+
+def stamp(time: int) -> str:
+    return f"{time:017d}"
+
+
+class Life:
+    """A file slice. Its commits arrive in turn."""
+
+    def __init__(self, commits: Sequence[Sequence[Block]], rule: MergeRule, columns: Columns) -> None:
+        self.commits, self.rule, self.columns = commits, rule, columns
+        self.pending = {*range(len(self.commits))}
+        self.files = Slice()
+
+    def arrive(self, time: int) -> None:
+        self.pending.remove(time)
+        blocks = sorted([*self.files.blocks, *self.commits[time]], key=lambda block: block.instant)
+        self.files = Slice(self.files.base, self.files.base_latest, tuple(blocks))
+
+    def compact(self, kind: str) -> None:
+        pending = [stamp(time) for time in sorted(self.pending)]
+        if kind == "logs":
+            carry = compact_logs(self.files, self.rule, self.columns, pending)
+            assert carry is not None
+            self.files = Slice(self.files.base, self.files.base_latest, tuple(carry))
+        elif kind == "base":
+            compacted = compact_stable(self.files, self.rule, self.columns, pending)
+            rows, out = pl.concat(part() for part in compacted.parts), io.BytesIO()
+            rows.write_parquet(out)
+            base = ParquetSource.in_memory(out.getvalue())
+            self.files = Slice(base, str(rows[COMMIT_TIME].max() or ""), tuple(compacted.carry()))
+
+    def rows(self, order: str) -> dict[int, Row]:
+        frames = merge(self.files, self.rule, self.columns, select=[RECORD_KEY, order, "a", "b"])
+        return {int(key): (lsn, a, b) for frame in frames for key, lsn, a, b in frame.rows()}
