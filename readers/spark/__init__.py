@@ -10,16 +10,53 @@ merge(spark, "/lake/events", df, on="id").when_matched_update_all().when_not_mat
 stream(clicks, "/lake/events", "/checkpoints/clicks")
 maintain(spark, "/lake/events")
 history(spark, "/lake/events").show()
+
+Each name is imported on first use: the processes that Spark starts need few of them.
 """
 
-from crdt_mor.readers.spark.compacting import compact, maintain
-from crdt_mor.readers.spark.merging import merge, move
-from crdt_mor.readers.spark.source import CrdtMorSource, register
-from crdt_mor.readers.spark.sql import register_path, require_java
-from crdt_mor.readers.spark.starting import stream
-from crdt_mor.readers.spark.tables import create, history
-from crdt_mor.readers.spark.updating import delete_where, update
-from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
+import typing as _typing
+from importlib import import_module as _import_module
+
+if _typing.TYPE_CHECKING:
+    from crdt_mor.readers.spark.compacting import compact, maintain
+    from crdt_mor.readers.spark.merging import merge, move
+    from crdt_mor.readers.spark.source import CrdtMorSource, register
+    from crdt_mor.readers.spark.sql import register_path, require_java
+    from crdt_mor.readers.spark.starting import stream
+    from crdt_mor.readers.spark.tables import create, history
+    from crdt_mor.readers.spark.updating import delete_where, update
+    from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
+
+_HOMES = {
+    "CrdtMorSource": "source",
+    "append": "writing",
+    "by_file_group": "writing",
+    "compact": "compacting",
+    "create": "tables",
+    "delete": "writing",
+    "delete_where": "updating",
+    "history": "tables",
+    "maintain": "compacting",
+    "merge": "merging",
+    "move": "merging",
+    "overwrite": "writing",
+    "register": "source",
+    "register_path": "sql",
+    "require_java": "sql",
+    "stream": "starting",
+    "update": "updating",
+    "upsert": "writing",
+}
+
+if not _typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(_import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
 
 __all__ = [
     "CrdtMorSource",

@@ -42,7 +42,7 @@ def message_first(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapped(*arguments: P.args, **named: P.kwargs) -> R:
-        with _without_traceback():
+        with _without_traceback(), _listed_once():
             return function(*arguments, **named)
 
     return wrapped
@@ -53,7 +53,7 @@ def rows_message_first(generator: Callable[P, Iterator[R]]) -> Callable[P, Itera
 
     @wraps(generator)
     def wrapped(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:
-        with _without_traceback():
+        with _without_traceback(), _listed_once():
             yield from generator(*arguments, **named)
 
     return wrapped
@@ -67,6 +67,24 @@ def _without_traceback() -> Iterator[None]:
         if _is_sparks_process():
             os.environ[_WITHOUT_TRACEBACK] = "1"  # the process ends with this error
         raise
+
+
+@contextmanager
+def _listed_once() -> Iterator[None]:
+    """After the block, forget the import finders of archives that Spark put into PYTHONPATH.
+
+    Spark 4.0 refreshes all finders before each call of a worker. A finder of an archive then lists it again: its Python
+    code and its largest jar take a tenth of a second. A new finder uses the first listing.
+    """
+    try:
+        yield
+    finally:
+        if _is_sparks_process():
+            given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            archives = tuple(path for path in given if path.endswith((".zip", ".jar")))
+            for path in list(sys.path_importer_cache):
+                if path.startswith(archives):
+                    sys.path_importer_cache.pop(path, None)
 
 
 def _is_sparks_process() -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.functions import struct
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
@@ -67,6 +66,7 @@ def quoted(name: str) -> str:
 
 
 def _number(df: DataFrame, names: Sequence[str], make: Callable[[], Numbers]) -> Column:
+    from pyspark.sql.functions import struct
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
     def of_batches(batches: Iterator[pa.StructArray]) -> Iterator[pa.Array]:

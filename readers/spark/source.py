@@ -5,8 +5,8 @@
     writing.py     batches: tasks stage files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
 
-Each method may run in a separate process with only this object. Modules for streams are imported on use, because older
-releases of Spark 4 support batches alone.
+Each method may run in a separate process with only this object. The modules are imported on use: each process needs
+few of them, and older releases of Spark 4 have no streams.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from crdt_mor.readers.spark import reading, writing
 from crdt_mor.readers.spark.failing import message_first
-from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.sessions import know, make_active
 from crdt_mor.readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
 
@@ -41,11 +39,15 @@ class CrdtMorSource(DataSource):
 
     @message_first
     def schema(self) -> StructType:
-        return reading.schema_of(ReadOptions.of(self.options))
+        from crdt_mor.readers.spark import options, reading
+
+        return reading.schema_of(options.ReadOptions.of(self.options))
 
     @message_first
     def reader(self, schema: StructType) -> DataSourceReader:
-        return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
+        from crdt_mor.readers.spark import options, reading
+
+        return reading.reader(options.ReadOptions.of(self.options).for_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         require_spark(READS_STREAMS, "reading a table as a stream")
@@ -55,6 +57,8 @@ class CrdtMorSource(DataSource):
 
     @message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from crdt_mor.readers.spark import writing
+
         return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite))
 
     @message_first

@@ -13,8 +13,6 @@ from functools import partial
 from heapq import heapreplace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyspark.sql.functions import udf
-
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import own_errors
 from crdt_mor.readers.spark.sessions import active, know
@@ -55,6 +53,8 @@ def in_tasks(
 
     final: returns True for an error that no retry avoids. Spark retries after any other error.
     """
+    from pyspark.sql.functions import udf
+
     at_once = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     tasks = packed(sizes, at_once) if sizes else [[number] for number in range(len(parts))]
     pickled = [[pickle.dumps(parts[number]) for number in task] for task in tasks]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from crdt_mor import Table
 from crdt_mor.errors import UnsupportedVersionError
+from crdt_mor.readers import spark as front
 from crdt_mor.readers.spark import CrdtMorSource, versions
 from tests.spark.sessions import ROOT
 
@@ -52,8 +55,47 @@ def test_what_older_releases_lack_is_not_imported_with_the_source() -> None:
         "        continue\n"
         "    for name in names:\n"
         "        found.__dict__.pop(name, None)\n"
-        "import crdt_mor.readers.spark\n"
+        "from crdt_mor.readers.spark import *\n"
     )
+
+
+def test_each_name_is_imported_on_use_from_the_module_that_type_checkers_see() -> None:
+    text = (ROOT / "readers" / "spark" / "__init__.py").read_text()
+    seen = re.findall(r"^    from crdt_mor\.readers\.spark\.(\w+) import (.+)$", text, re.MULTILINE)
+    homes = {name: module for module, names in seen for name in names.split(", ")}
+    assert homes == front._HOMES
+    assert sorted(homes) == front.__all__
+
+
+def test_a_process_that_looks_for_formats_imports_no_engine() -> None:
+    """Spark starts one for each session, and another for each kind of work, which imports what it needs."""
+    found = run("import sys, pyspark_crdt_mor, crdt_mor.readers.spark.source\nprint(*sys.modules)").split()
+    assert "crdt_mor.readers.spark.source" in found
+    assert not {"polars", "crdt_mor.api.table", "crdt_mor.readers.spark.options"} & set(found)
+    for used, unused in (("reading", "writing"), ("writing", "reading")):
+        found = run(f"import sys, crdt_mor.readers.spark.{used}\nprint(*sys.modules)").split()
+        rest = {unused, "merging", "updating", "compacting", "catalog"}
+        assert not {"pyarrow.compute", *(f"crdt_mor.readers.spark.{name}" for name in rest)} & set(found)
+
+
+def test_a_worker_that_is_used_again_does_not_list_the_archives_of_spark_again(tmp_path: Path) -> None:
+    """Spark 4.0 refreshes the finders of all paths before each call."""
+    archive = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("of_spark.py", "")
+        written.writestr("later_of_spark.py", "found = True")
+    script = (
+        "import importlib, zipimport, of_spark\n"
+        "from crdt_mor.readers.spark import failing\n"
+        "failing._is_sparks_process = lambda: True\n"
+        "failing.message_first(lambda: None)()\n"
+        "list(failing.rows_message_first(lambda: iter([1]))())\n"
+        "listed, zipimport._read_directory = [], lambda path: listed.append(path) or {}\n"
+        "importlib.invalidate_caches()\n"
+        "import later_of_spark\n"
+        "print(listed, later_of_spark.found)"
+    )
+    assert run(script, path=archive) == "[] True\n"
 
 
 LACKING: dict[str, tuple[tuple[int, int], Callable[[dict[str, str]], object]]] = {
