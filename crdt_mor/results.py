@@ -12,6 +12,7 @@ from crdt_mor.services.catalogs import Registered
 from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.copy import Copied, CopyProgress
 from crdt_mor.services.maintain_report import Maintained, Upkeep
+from crdt_mor.services.metrics import Metrics
 from crdt_mor.services.migration import MigrationProgress
 from crdt_mor.services.mirror import Mirrored
 from crdt_mor.services.repair import Repaired
@@ -35,6 +36,7 @@ __all__ = [
     "GivenUp",
     "LoadProgress",
     "Maintained",
+    "Metrics",
     "Migrated",
     "MigrationProgress",
     "MigrationStatus",

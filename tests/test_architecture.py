@@ -71,7 +71,7 @@ LIBRARIES: dict[str, set[str]] = {
     "services": {"hive_metastore", "polars", "pyarrow", "pyiceberg"},
     "api": {"deltalake", "pandas", "polars", "pyarrow", "pyiceberg"},  # pandas: types of a user's frame
     "crdt_mor": set(),
-    "cli": {"click", "polars", "pyarrow", "rich", "typer"},
+    "cli": {"click", "polars", "prometheus_client", "pyarrow", "rich", "typer"},
     "__main__": set(),
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},

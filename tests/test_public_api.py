@@ -42,7 +42,7 @@ MODULES = {
     "StreamEvent SweepEvent UpkeepEvent WaitEvent",
     "parts": "CompactionPlan DataFile FileGroup Jobs MergePart MergeSpread PartDone Plans Receipt UpdatePart WriteJob",
     "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Erased Explanation Files Finding "
-    "GivenUp LoadProgress Maintained Migrated MigrationProgress MigrationStatus Mirrored OnProgress Registered "
+    "GivenUp LoadProgress Maintained Metrics Migrated MigrationProgress MigrationStatus Mirrored OnProgress Registered "
     "Repaired Restored Savepoint StoreCheck Upkeep Verification VerifyProgress",
     "store": "Chunks Content Durable LocalStore MemoryStore ParquetSource RangeReader Stat Store secret_options "
     "storage_options",
@@ -148,7 +148,7 @@ MEMBERS = {
     "Jobs": "abandon complete file_groups plan",
     "Plans": "cancel complete execute open schedule",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
-    "Observation": "remove",
+    "Observation": "is_active remove",
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete delete_partitions merge move overwrite requested_at scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",

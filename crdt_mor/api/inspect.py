@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,6 +24,9 @@ from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.timeline_parts import completed_name
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.rollback import claims
+
+if TYPE_CHECKING:
+    from crdt_mor.services.metrics import Metrics
 
 _TIMELINE = pa.schema(
     [
@@ -265,6 +269,12 @@ class Inspect:
     def migration(self) -> MigrationStatus | None:
         """Return the state of the table's migration, or None for a table that does not move."""
         return migration_status(self._session.views.sealed())
+
+    def metrics(self) -> Metrics:
+        """Return the table's state as numbers, for monitoring. It takes about ten requests and reads no data file."""
+        from crdt_mor.services.metrics import metrics
+
+        return metrics(self._session)
 
     def files(self, as_of: AsOf | None = None, *, partitions: Collection[object] | None = None) -> pa.Table:
         """Return the files of the latest snapshot, or of the snapshot `as_of`, by file group.

@@ -305,7 +305,8 @@ class TableReads(Readable, NearNames):
         It checks the timeline with its segments and plans, Hudi's timeline and history, and each data file of a kept
         snapshot: checksums, sizes, key order, Bloom filters, statistics, payload states. It merges each file group,
         looks up each row as a write does, and checks the rules. Keys in several partitions are counted, but
-        are no damage: see `move`. Memory holds a file group at a time. The result names the parts not checked.
+        are no damage: see `move`. Memory holds a file group at a time. The result names the parts not checked. If
+        permitted, its count is noted for `inspect.metrics`.
 
         Args:
             partitions: check only the data files and rows of these partitions, named as in `overwrite`. The time does
@@ -319,11 +320,14 @@ class TableReads(Readable, NearNames):
             FormatError: with `partitions`, if the timeline is damaged: verify the whole table.
         """
         from crdt_mor.services.verify import verify, verify_partitions
+        from crdt_mor.services.verify_notes import note_verify
 
         if partitions is not None:
             named = require_partitions(partitions)
             return verify_partitions(self._session, named, deep=deep, on_progress=on_progress)
-        return verify(self._session, deep=deep, on_progress=on_progress)
+        found = verify(self._session, deep=deep, on_progress=on_progress)
+        note_verify(self._session, len(found.findings))
+        return found
 
     def copy(
         self,

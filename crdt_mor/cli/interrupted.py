@@ -16,7 +16,7 @@ LEFT: Final = {
     **dict.fromkeys(
         (
             "cat", "count", "diff", "why", "ui", "show", "schema", "history", "timeline", "files", "savepoints", "laws",
-            "simulate", "verify", "check-store", "doctor",
+            "simulate", "verify", "metrics", "check-store", "doctor",
         ),
         _READS,
     ),

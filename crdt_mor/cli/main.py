@@ -35,6 +35,7 @@ from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.metadata_table import drop_metadata_table
+from crdt_mor.cli.metrics import metrics
 from crdt_mor.cli.migrate import cancel_migration, migrate
 from crdt_mor.cli.mirror import mirror
 from crdt_mor.cli.move import move
@@ -230,6 +231,7 @@ for _command in (
     archive,
     drop_metadata_table,
     maintain,
+    metrics,
     rollback,
     savepoint,
     savepoints,

@@ -48,6 +48,11 @@ class Observation:
         self._callback = callback
         self._failed = False
 
+    @property
+    def is_active(self) -> bool:
+        """True until `remove`."""
+        return self in _observers.all
+
     def remove(self) -> None:
         """Remove the callback; may be repeated."""
         with _observers.changing:

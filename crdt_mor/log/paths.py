@@ -14,6 +14,7 @@
 .hoodie/.crdt_mor/erasures/<T>.json       a running erasure with a delete requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
 .hoodie/.crdt_mor/resolved/<name>         a hint: the visible rows of some files
+.hoodie/.crdt_mor/verified/<n>-<nonce>    empty: a verify of the whole table ended with n findings
 .hoodie/.crdt_mor/loads/<table id>/…      files of a first load before its table exists, except base files
 """
 
@@ -46,6 +47,7 @@ POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
 COPIED = f"{OWN_FOLDER}/copied"
 RESOLVED = f"{OWN_FOLDER}/resolved"
+VERIFIED = f"{OWN_FOLDER}/verified"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
 
@@ -67,6 +69,7 @@ _OWN_NAMES = {
         (ERASURES, rf"{_TIME}\.(json|stable)"),
         (COPIED, rf"{_VERSION_20}\.json"),
         (RESOLVED, "[0-9a-f]{64}"),
+        (VERIFIED, rf"[0-9]{{1,9}}-{_NONCE}"),
         (LOADS, _NONCE),
         (TEMP_FOLDER, f"clock-{_NONCE}"),
     )

@@ -106,10 +106,12 @@ class Cleaner:
         self._spared = 0
         self._listed: _Listed | None = None
 
-    def due(self) -> Cleaning | None:
+    def due(self, *, walks: bool = True) -> Cleaning | None:
         """Return what `clean` would do by the newest known value; None if no clean is due.
 
         Marks move only if a commit is passed or a file can go; otherwise every call would publish an event.
+
+        walks: look which files exist.
         """
         session = self._session
         known = session.known_tail()
@@ -118,7 +120,7 @@ class Cleaner:
         self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
         needed = self._lies_before_mark(value, self._listed.now_ms)
         found = self._cleaning(value, needed)
-        if found.files:
+        if found.files and walks:
             there = _there(session)
             self._listed = replace(self._listed, there=there, mirrored=self._mirrored(there))
             found = self._cleaning(value, needed)

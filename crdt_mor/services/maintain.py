@@ -68,15 +68,30 @@ LEFT_OUT = (
 """The message for file groups with a failed earlier compaction."""
 
 
+LIGHT_SERVICES = (
+    "hudi", "compaction", "log_compaction", "clean", "erasure", "sweep", "archive", "tokens", "hints", "mirror",
+)  # fmt: skip
+"""Decided without reading data files and catalogs."""
+
+
 def maintain(
-    session: Session, policies: Policies, dry_run: bool = False, execute_parts: ExecuteParts | None = None
+    session: Session,
+    policies: Policies,
+    dry_run: bool = False,
+    execute_parts: ExecuteParts | None = None,
+    *,
+    light: bool = False,
 ) -> Maintained:
     """Run all due upkeep, or report it. The caller has just read the newest value.
 
     A refused or failed service is named in the result, and the others continue. Raises if the table is missing, was
     replaced, or has moved.
+
+    Args:
+        light: a dry run of `LIGHT_SERVICES`, which misses file groups whose rows have all expired.
     """
-    run = _Run(session, policies, dry_run, execute_parts=execute_parts)
+    assert dry_run or not light, "only a dry run is light"
+    run = _Run(session, policies, dry_run, execute_parts=execute_parts, light=light)
     require_not_moved(run.before.moving)
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
@@ -99,7 +114,8 @@ def maintain(
         run.note(Upkeep("maintain", "refused", "", error=str(error)))
         services = []
     for name, work in services:
-        run.guarded(name, work)
+        if not light or name in LIGHT_SERVICES:
+            run.guarded(name, work)
     return Maintained(tuple(run.actions), dry_run, () if run.actions else tuple(_waits(run)))
 
 
@@ -119,6 +135,7 @@ class _Run:
     actions: list[Upkeep] = field(default_factory=list)
     failed: set[FileGroup] = field(default_factory=set)
     execute_parts: ExecuteParts | None = None
+    light: bool = False
     hudi: Sequence[Stat] = ()
 
     def __post_init__(self) -> None:
@@ -263,7 +280,7 @@ def must_wait(session: Session, value: Timeline) -> bool:
 
 def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
     due = due_compactions(value, slices, run.session.config.merge, run.policies, run.now_ms, taken)
-    return [*due, *due_expired(run.session, value, run.now_ms, taken)]
+    return due if run.light else [*due, *due_expired(run.session, value, run.now_ms, taken)]
 
 
 def _due_of_logs(
@@ -292,7 +309,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     if policy.keeps_everything:
         return
     cleaner = Cleaner(session, policy, dry_run=run.dry_run)
-    due = cleaner.due()
+    due = cleaner.due(walks=not run.light)
     if due is None:
         return
     why = f"history is kept for {_kept(run.policies)}, and some is older"

@@ -20,6 +20,7 @@ from crdt_mor.model.names import data_file_name
 from crdt_mor.model.policies import plural, words_of_bytes
 from crdt_mor.services.verify import Tell, needed_files, verify
 from crdt_mor.services.verify_findings import Verification
+from crdt_mor.services.verify_notes import note_verify
 from crdt_mor.store.across import put_across
 from crdt_mor.store.overlay import OverlayStore
 from crdt_mor.store.paths import TEMP_FOLDER, in_hoodie
@@ -67,6 +68,7 @@ def repair(session: Session, copy: Session, tell: Tell | None) -> Repaired:
     put = [stat for stat in sound if _put(session, copy, stat)]
     _remove_needless(session, [stat.path for stat in put])
     last = verify(_anew(session), on_progress=tell) if put else first
+    note_verify(session, len(last.findings))
     return Repaired(tuple(stat.path for stat in put), sum(stat.size for stat in put), last)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
@@ -274,6 +275,35 @@ def test_opentelemetry_counts_what_tables_do_until_it_is_removed(table: mor.Tabl
     assert sum(point.count for point in found["crdt_mor.commit.duration"]) == 2
     states = {point.attributes["state"]: point.value for point in found["crdt_mor.plans"]}
     assert states == {"scheduled": 1, "executed": 1, "completed": 1}
+    provider.shutdown()
+
+
+def test_opentelemetry_shows_the_state_of_tables_until_it_is_removed(table: mor.Table, fast_path: Path) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    gone = mor.Table.create(fast_path / "gone", SCHEMA, key="id")
+    shutil.rmtree(fast_path / "gone")
+    table.upsert(frame(("a", "eu")))
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    handle = instrument(provider, tables=[table, gone])
+    found = {
+        (name, point.attributes["table"], point.attributes.get("service")): point.value
+        for name, points in metrics(reader).items()
+        for point in points
+    }
+    state = table.inspect.metrics()
+    assert found["crdt_mor.up", "events", None] == 1
+    assert found["crdt_mor.up", "gone", None] == 0
+    assert found["crdt_mor.log", "events", None] == state.log_bytes > 0
+    assert found["crdt_mor.log_files", "events", None] == state.log_files
+    assert found["crdt_mor.versions", "events", None] == state.versions_total
+    assert found["crdt_mor.service_due", "events", "compaction"] == 0
+    assert {key for key in found if key[1] == "gone"} == {("crdt_mor.up", "gone", None)}
+    handle.remove()
+    assert not handle.is_active
+    assert metrics(reader).get("crdt_mor.up", []) == []
     provider.shutdown()
 
 

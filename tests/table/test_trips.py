@@ -28,6 +28,7 @@ FEW, MANY = 8, 32
 
 MOST: Final = {
     "`Table.create_from`": 91,
+    "`inspect.metrics()`": 12,
     "`verify()`": 15,
     "`verify(deep=True)`": 15,
     "`maintenance.compact()`": 12,
@@ -105,6 +106,7 @@ VERBS: dict[str, Callable[[int], Count]] = {
     "`Table.create_from`": loading,
     "`count()`": lambda groups: counted(groups, lambda _, table: table.count()),
     "`to_polars()`": lambda groups: counted(groups, lambda _, table: table.to_polars()),
+    "`inspect.metrics()`": lambda groups: counted(groups, lambda _, table: table.inspect.metrics()),
     "`verify()`": lambda groups: counted(groups, verify),
     "`verify(deep=True)`": lambda groups: counted(groups, lambda _, table: verify(_, table, deep=True)),
     "`maintenance.compact()`": lambda groups: counted(groups, lambda _, table: table.maintenance.compact()),

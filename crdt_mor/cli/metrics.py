@@ -1,0 +1,184 @@
+"""`crdt-mor metrics`: the state of tables as Prometheus text, once or from a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import failures, inputs, render
+from crdt_mor.cli.maintain import Uris
+from crdt_mor.cli.options import Form
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli.wording import in_options
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import prometheus_client
+    from prometheus_client import core
+else:
+    prometheus_client = Late("prometheus_client")
+    core = Late("prometheus_client.core")
+
+PATIENCE_MS: Final = 8_000
+"""Prometheus waits ten seconds for a scrape."""
+
+_Found = Mapping[str, mor.results.Metrics | None]
+"""By table; None if unreadable."""
+
+Listen = Annotated[
+    str | None,
+    typer.Option(metavar="[HOST]:PORT", help="Serve the text at /metrics until Ctrl-C, such as at :9464."),
+]
+
+
+def metrics(uri: Uris, listen: Listen = None, output: Form = Output.text) -> None:
+    """Print or serve the state of tables for Prometheus.
+
+    An unreadable table has crdt_mor_up 0. Needs pip install 'crdt-mor[metrics]'.
+
+    Example: crdt-mor metrics events clicks --listen :9464
+    """
+    _require_client()
+    tables = [_Watched(one) for one in dict.fromkeys(uri)]
+    if listen is not None:
+        if output is Output.json:
+            raise typer.BadParameter("--listen and --output json exclude each other", param_hint="--listen")
+        _serve(tables, *_address(listen))
+        return
+    read = _read(tables)
+    if output is Output.json:
+        render.lines(_line(table, found) for table, found in read.items())
+    else:
+        typer.echo(prometheus_client.generate_latest(_registry(lambda: read)), nl=False)
+    if None in read.values():
+        raise typer.Exit(failures.REFUSED)
+
+
+def _line(table: str, found: mor.results.Metrics | None) -> dict[str, object]:
+    return {"table": table, "up": found is not None, **({} if found is None else asdict(found))}
+
+
+def _require_client() -> None:
+    try:
+        import prometheus_client as _  # noqa: F401
+    except ImportError as error:
+        raise mor.errors.UnsupportedFeatureError(
+            f"this command needs Prometheus' client: pip install 'crdt-mor[metrics]'. missing={error.name}"
+        ) from error
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """A table, read by one thread at a time."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.found: mor.results.Metrics | None = None
+        self.thread = Thread(target=self._read, daemon=True)
+        self._table: mor.Table | None = None
+        self._said = ""
+
+    def begin(self) -> None:
+        if not self.thread.is_alive():
+            self.found = None
+            self.thread = Thread(target=self._read, daemon=True)
+            self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            self._table = self._table or inputs.opened(self.uri)
+            self.found, self._said = self._table.inspect.metrics(), ""
+        except Exception as error:  # noqa: BLE001  whatever it is, other tables are read
+            self._table = None
+            self._say(in_options(failures.describe(error), ["uri"]))
+
+    def _say(self, text: str) -> None:
+        if text != self._said:  # once, and not at each scrape
+            render.note(f"error: {self.uri}: {text}")
+        self._said = text
+
+
+def _read(tables: Sequence[_Watched]) -> _Found:
+    environment = SystemEnvironment()
+    ends_ms = environment.now_ms() + PATIENCE_MS
+    for table in tables:
+        table.begin()
+    for table in tables:
+        table.thread.join(max(0, ends_ms - environment.now_ms()) / 1000)
+    return {table.uri: None if table.thread.is_alive() else table.found for table in tables}
+
+
+# --- the text ---------------------------------------------------------------------------------------------------------
+
+
+def families(read: _Found) -> Iterator[core.Metric]:
+    up = core.GaugeMetricFamily("crdt_mor_up", "1 if the table could be read.", labels=["table"])
+    for table, found in read.items():
+        up.add_metric([table], float(found is not None))
+    yield up
+    for field in fields(mor.results.Metrics):
+        if field.metadata:
+            yield _family(field.name, field.metadata["help"], field.metadata["label"], read)
+
+
+def _family(name: str, help: str, label: str, read: _Found) -> core.Metric:
+    kind = core.CounterMetricFamily if name.endswith("_total") else core.GaugeMetricFamily
+    family = kind(f"crdt_mor_{name}", help, labels=["table", *([label] if label else [])])
+    for table, found in read.items():
+        value = None if found is None else getattr(found, name)
+        if value is not None and label:
+            for key, number in value.items():
+                family.add_metric([table, key], float(number))
+        elif value is not None:
+            family.add_metric([table], float(value))
+    return family
+
+
+class _Collector:
+    def __init__(self, read: Callable[[], _Found]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[core.Metric]:
+        return families(self._read())
+
+
+def _registry(read: Callable[[], _Found]) -> prometheus_client.CollectorRegistry:
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(_Collector(read))
+    return registry
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise typer.BadParameter(f"pass [HOST]:PORT, such as :9464. got={text!r}", param_hint="--listen")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _serve(tables: Sequence[_Watched], host: str, port: int) -> None:
+    registry = _registry(partial(_read, tables))
+    try:
+        server, thread = prometheus_client.start_http_server(port, host, registry)
+    except OSError as error:
+        raise mor.InvalidInputError(f"cannot listen there: {error.strerror}. host={host} port={port}") from error
+    render.note(f"http://{host}:{server.server_port}/metrics serves {len(tables)} tables until Ctrl-C")
+    try:
+        with stopping():
+            thread.join()
+    except StoppedError:
+        render.note("stopped")
+    finally:
+        server.shutdown()
