@@ -32,6 +32,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.api.maintenance import Maintenance
     from crdt_mor.api.merge_into import Merged, MergeInto
     from crdt_mor.api.opening import Opening
+    from crdt_mor.api.places import drop_table, list_tables
     from crdt_mor.api.reading import AsOf, Consistency
     from crdt_mor.api.rules import Rules
     from crdt_mor.api.scan import Scan
@@ -69,6 +70,7 @@ _NAMES = {
     "api.maintenance": ("Maintenance",),
     "api.merge_into": ("MergeInto", "Merged"),
     "api.opening": ("Opening",),
+    "api.places": ("drop_table", "list_tables"),
     "api.reading": ("AsOf", "Consistency"),
     "api.rules": ("Rules",),
     "api.scan": ("Scan",),
@@ -167,6 +169,8 @@ __all__ = [
     "check_laws",
     "check_store",
     "doctor",
+    "drop_table",
+    "list_tables",
     "observe",
     "parse_point",
     "read_files",

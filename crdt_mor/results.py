@@ -11,6 +11,8 @@ from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.services.catalogs import Registered
 from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.copy import Copied, CopyProgress
+from crdt_mor.services.drop import Dropped
+from crdt_mor.services.listing import ListedTable, TableList
 from crdt_mor.services.maintain_report import Maintained, Upkeep
 from crdt_mor.services.metrics import Metrics
 from crdt_mor.services.migration import MigrationProgress
@@ -29,11 +31,13 @@ __all__ = [
     "Copied",
     "CopyProgress",
     "Differences",
+    "Dropped",
     "Erased",
     "Explanation",
     "Files",
     "Finding",
     "GivenUp",
+    "ListedTable",
     "LoadProgress",
     "Maintained",
     "Metrics",
@@ -47,6 +51,7 @@ __all__ = [
     "Restored",
     "Savepoint",
     "StoreCheck",
+    "TableList",
     "Upkeep",
     "Verification",
     "VerifyProgress",

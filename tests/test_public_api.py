@@ -26,7 +26,7 @@ ROOT = [
     "Merged", "Nulls", "Opening", "PartialUpdate", "Payload", "Point", "Process", "RecordPayload", "Rules",
     "Scan", "SchemaLike", "SchemaMode", "SnapshotExpiredError", "StorageUnavailableError", "Table", "TableConfig",
     "TokenOrderError", "Transaction", "allow_payloads", "check_laws", "check_store",
-    "doctor", "observe", "parse_point", "read_files",
+    "doctor", "drop_table", "list_tables", "observe", "parse_point", "read_files",
 ]  # fmt: skip
 """Names of `crdt_mor` itself: daily names of users. There are at most 55, so a new name needs a module or a reason."""
 
@@ -41,9 +41,9 @@ MODULES = {
     "observing": "AdoptionEvent CommitEvent Event Observation PartEvent PlanEvent RaceLostEvent RollbackEvent "
     "StreamEvent SweepEvent UpkeepEvent WaitEvent",
     "parts": "CompactionPlan DataFile FileGroup Jobs MergePart MergeSpread PartDone Plans Receipt UpdatePart WriteJob",
-    "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Erased Explanation Files Finding "
-    "GivenUp LoadProgress Maintained Metrics Migrated MigrationProgress MigrationStatus Mirrored OnProgress Registered "
-    "Repaired Restored Savepoint StoreCheck Upkeep Verification VerifyProgress",
+    "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Dropped Erased Explanation Files "
+    "Finding GivenUp ListedTable LoadProgress Maintained Metrics Migrated MigrationProgress MigrationStatus Mirrored "
+    "OnProgress Registered Repaired Restored Savepoint StoreCheck TableList Upkeep Verification VerifyProgress",
     "store": "Chunks Content Durable LocalStore MemoryStore ParquetSource RangeReader Stat Store secret_options "
     "storage_options",
 }

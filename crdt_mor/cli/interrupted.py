@@ -15,8 +15,8 @@ _CONTINUES: Final = "Readers and writers are not affected. Run the same command 
 LEFT: Final = {
     **dict.fromkeys(
         (
-            "cat", "count", "diff", "why", "ui", "show", "schema", "history", "timeline", "files", "savepoints", "laws",
-            "simulate", "verify", "metrics", "check-store", "doctor",
+            "cat", "count", "diff", "why", "ui", "list", "show", "schema", "history", "timeline", "files", "savepoints",
+            "laws", "simulate", "verify", "metrics", "check-store", "doctor",
         ),
         _READS,
     ),
@@ -46,6 +46,7 @@ LEFT: Final = {
     "mirror": "The mirror shows its earlier version, or already the newest. Run the same command again",
     "register": "The catalog's entry shows its earlier version, or already the newest. Run the same command again",
     "restore": "The table may be restored already: crdt-mor history shows it. Run the same command again to finish",
+    "drop": "The table is whole, or nobody can read it any more. Run the same command again to finish the removal",
     "erase": "The erasure is unfinished: files may still hold the values. Run the same command again to finish it",
     **dict.fromkeys(
         ("handover", "takeback"), "It may be half done. Run the same command again before Hudi or others write"

@@ -29,10 +29,12 @@ from crdt_mor.cli.count import count
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.doctor import doctor
+from crdt_mor.cli.drop import drop
 from crdt_mor.cli.erase import erase
 from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
+from crdt_mor.cli.list import list as list_
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.metadata_table import drop_metadata_table
 from crdt_mor.cli.metrics import metrics
@@ -218,6 +220,7 @@ for _command in (
     diff,
     why,
     ui,
+    list_,
     commands.show,
     commands.schema,
     alter,
@@ -245,6 +248,7 @@ for _command in (
     register,
     migrate,
     cancel_migration,
+    drop,
     laws,
     simulate,
     verify,

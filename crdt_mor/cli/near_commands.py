@@ -14,21 +14,20 @@ COMMANDS: Final = {
     **dict.fromkeys(("vacuum", "expire"), "Use clean"),
     **dict.fromkeys(("optimize", "compaction"), "Use compact, or maintain for all due services"),
     **dict.fromkeys(("describe", "detail", "info", "stats", "status"), "Use show, or schema for the columns"),
-    **dict.fromkeys(("ls", "list"), "Use files, or show; no command lists tables"),
+    "ls": "Use list for tables, or files for the files of a table",
     "log": "Use history, or timeline",
     **dict.fromkeys(("convert", "import", "load"), "Use create-from"),
     **dict.fromkeys(("backup", "clone"), "Use copy"),
     "export": "Use cat --format parquet > FILE, or copy for a whole table",
     **dict.fromkeys(("fsck", "check"), "Use verify"),
-    "drop": "No command deletes a table: delete its folder once no process uses it",
     **dict.fromkeys(("serve", "web", "dashboard"), "Use ui"),
 }
 """The advice for an unknown command."""
 
 DESTROYING: Final = frozenset(
     (
-        "cancel-migration", "clean", "delete", "delete-partitions", "drop-metadata-table", "drop-savepoint", "erase",
-        "overwrite", "restore", "rollback", "truncate",
+        "cancel-migration", "clean", "delete", "delete-partitions", "drop", "drop-metadata-table", "drop-savepoint",
+        "erase", "overwrite", "restore", "rollback", "truncate",
     )
 )  # fmt: skip
 """Commands that remove data or history are never suggested."""

@@ -74,7 +74,8 @@ def _find_tail(known_tail: Timeline | None) -> Steps[Timeline]:
         names = yield from listed_versions()
         if not names:
             raise TableNotFoundError(
-                f"the table's timeline is missing. Restore the folder {OWN_FOLDER} if it was removed"
+                "the table's timeline is missing: the table was dropped, or its timeline was removed. Restore the "
+                f"folder {OWN_FOLDER} from a copy if you need the table"
             )
         path = names[-1].path
         data = yield Read(path)

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.errors import FormatError, TableNotFoundError, UnsupportedVersionError
 from crdt_mor.model.alteration import Shown, with_added
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -36,7 +36,7 @@ from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Member, PostName, noting, still_kept
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
-from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE, beginnings
+from crdt_mor.model.timeline_json import DROPPED, FORMAT, FORMATS_READ, WRONG_SHAPE, beginnings
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,
@@ -351,7 +351,15 @@ class Timeline(Value):
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
-        """Decode an object's bytes; raise `FormatError` with `path` if they are invalid."""
+        """Decode an object's bytes; raise `FormatError` with `path` if they are invalid.
+
+        Raises `TableNotFoundError` for the last version of a dropped table.
+        """
+        if data == DROPPED:
+            raise TableNotFoundError(
+                "this table was dropped. If the drop was interrupted, run crdt-mor drop again; if others need the "
+                f"rows, restore a copy. file={path}"
+            )
         try:
             document = json.loads(data)
             if document["format"] not in FORMATS_READ:

@@ -65,6 +65,9 @@ def knows_posts(written_in: int) -> bool:
 
 FORMATS_READ = (1, 2, 3, 4, 5, 6, FORMAT)
 
+DROPPED = b'{"format":"dropped"}'
+"""The last version of a dropped table: see `log.dropped`."""
+
 
 @lru_cache(maxsize=16)
 def beginnings(version: int, nonce: str) -> tuple[bytes, ...]:

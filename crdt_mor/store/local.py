@@ -195,6 +195,19 @@ class LocalStore:
         with disk.answering("read", path):  # an unreadable file must not look damaged
             return ParquetSource.file(self._at(path)) if self.stat(path) and disk.can_open(self._at(path)) else None
 
+    def folders(self, folder: str) -> builtins.list[str]:
+        """Return the folders directly in `folder`, without symbolic links."""
+        _, folders = self._scan(folder_path(folder))
+        return sorted(folders)
+
+    def remove_empty_folders(self) -> None:
+        """Remove `.hoodie` and the root if they contain no object."""
+        for folder, _, _ in os.walk(self._folder(".hoodie"), topdown=False):
+            with suppress(OSError):  # not empty, or another user's
+                os.rmdir(folder)
+        with suppress(OSError):
+            os.rmdir(self.root)
+
     def nearest_above(self, path: str) -> str | None:
         folders = Path(os.path.realpath(self.root)).parents
         return next((str(folder) for folder in folders if os.path.lexists(folder / object_path(path))), None)

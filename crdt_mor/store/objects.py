@@ -129,6 +129,14 @@ class ObjectStore:
         )
         return self._stats([] if isinstance(found, Failure) else found)
 
+    def folders(self, folder: str) -> builtins.list[str]:
+        prefix = self._place.key(folder_path(folder)) or None
+        found = self._requests.send(
+            "list", folder, lambda: obstore.list_with_delimiter(self._clients.brief(), prefix)["common_prefixes"]
+        )
+        start = len(self._place.root) + 1 if self._place.root else 0
+        return sorted(path.strip("/")[start:] for path in ([] if isinstance(found, Failure) else found))
+
     def numbered(self, folder: str) -> builtins.list[Stat]:
         """Read no page after the digits. S3 Express lists in no order and is read to the end."""
         start = f"{self._place.key(folder_path(folder))}/"

@@ -27,10 +27,11 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
-    "truncate", "cat", "count", "changes", "diff", "why", "ui", "show", "schema", "alter", "history", "timeline",
-    "files", "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "metrics",
-    "rollback", "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "handover", "takeback", "copy",
-    "mirror", "register", "migrate", "cancel-migration", "laws", "simulate", "verify", "repair", "check-store",
+    "truncate", "cat", "count", "changes", "diff", "why", "ui", "list", "show", "schema", "alter", "history",
+    "timeline", "files", "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain",
+    "metrics", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "handover", "takeback",
+    "copy", "mirror", "register", "migrate", "cancel-migration", "drop", "laws", "simulate", "verify", "repair",
+    "check-store",
     "doctor", "demo", "cdc postgres", "cdc kafka",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"

@@ -1,0 +1,45 @@
+"""`crdt-mor list`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Form
+from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural, words_of_bytes
+
+
+def list(  # noqa: A001  the command's name
+    address: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, s3://bucket/path, …", show_default=False)],
+    output: Form = Output.text,
+) -> None:
+    """List the tables below a place, with state, size and last commit.
+
+    No row is read, and no table's folder is listed. Hidden folders and partitions are skipped.
+
+    Example: crdt-mor list lake
+    """
+    found = mor.list_tables(address, storage_options=inputs.storage())
+    if output is Output.json:
+        render.lines(asdict(one) for one in found.tables)
+    else:
+        columns = ["table", "state", "version", "last commit", "files", "logs", "size"]
+        render.table(columns, map(_for_people, found.tables), ["version", "files", "logs", "size"], ["table", "state"])
+        for one in found.tables:
+            if one.reason:
+                render.note(f"{one.uri}: {one.reason}")
+    if found.left_off:
+        render.note(
+            f"more than {plural(found.folders, 'folder', ',')}, so some were not listed: pass a place further down"
+        )
+
+
+def _for_people(one: mor.results.ListedTable) -> tuple[object, ...]:
+    committed = "" if one.committed is None else f"{one.committed:%Y-%m-%d %H:%M:%S} UTC"
+    version = "" if one.version is None else one.version
+    return one.uri, one.state, version, committed, one.files, one.log_files, words_of_bytes(one.bytes)
