@@ -15,8 +15,8 @@ _CONTINUES: Final = "Readers and writers are not affected. Run the same command 
 LEFT: Final = {
     **dict.fromkeys(
         (
-            "cat", "count", "diff", "why", "ui", "list", "show", "schema", "history", "timeline", "files", "savepoints",
-            "laws", "simulate", "verify", "metrics", "check-store", "doctor",
+            "cat", "sql", "count", "diff", "why", "ui", "list", "show", "schema", "history", "timeline", "files",
+            "savepoints", "laws", "simulate", "verify", "metrics", "check-store", "doctor",
         ),
         _READS,
     ),

@@ -49,6 +49,7 @@ from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
 from crdt_mor.cli.simulate import simulate
+from crdt_mor.cli.sql import sql
 from crdt_mor.cli.ui.command import ui
 from crdt_mor.cli.verify import repair, verify
 from crdt_mor.cli.why import why
@@ -215,6 +216,7 @@ for _command in (
     delete_partitions,
     truncate,
     commands.cat,
+    sql,
     count,
     changes,
     diff,

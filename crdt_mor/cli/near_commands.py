@@ -9,7 +9,8 @@ from typing import Final
 COMMANDS: Final = {
     "merge": ("MERGE is available only in Python: Table.merge, or merge of crdt_mor.readers.spark (docs/updating.md)"),
     **dict.fromkeys(("insert", "write"), "Use append or upsert"),
-    **dict.fromkeys(("sql", "select", "read", "query", "scan", "rows", "print"), "Use cat, with --where and --columns"),
+    **dict.fromkeys(("select", "query"), "Use sql"),
+    **dict.fromkeys(("read", "scan", "rows", "print"), "Use cat, with --where and --columns"),
     "head": "Use cat --limit",
     **dict.fromkeys(("vacuum", "expire"), "Use clean"),
     **dict.fromkeys(("optimize", "compaction"), "Use compact, or maintain for all due services"),

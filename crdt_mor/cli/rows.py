@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -30,6 +30,8 @@ else:
     pq = Late("pyarrow.parquet")
 
 TABLE_ROWS = 20
+
+Rows: TypeAlias = "mor.Scan | mor.Changes | pa.Table"
 
 
 class Format(StrEnum):
@@ -55,7 +57,7 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: Sequence[str]) -> None:
+def send(rows: Rows, limit: int | None, format: Format, key: Sequence[str]) -> None:
     if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
         raise mor.InvalidInputError(
             "this format cannot represent rows without columns: pass --columns, count the rows with crdt-mor count, or "
@@ -70,7 +72,7 @@ def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: S
         _write(rows, limit, format)
 
 
-def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _first(rows: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     with closing(rows.to_reader()) as reader:
         for batch in reader:
@@ -82,7 +84,7 @@ def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.Recor
                     return
 
 
-def _print(rows: mor.Scan | mor.Changes, limit: int, key: Sequence[str]) -> None:
+def _print(rows: Rows, limit: int, key: Sequence[str]) -> None:
     shown = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
     more = shown.num_rows > limit
     shown = shown.slice(0, limit)
@@ -100,7 +102,7 @@ def _require_flat(schema: pa.Schema) -> None:
         )
 
 
-def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
+def _write(rows: Rows, limit: int | None, format: Format) -> None:
     schema = rows.schema
     if format is Format.csv:
         _require_flat(schema)

@@ -27,7 +27,7 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
-    "truncate", "cat", "count", "changes", "diff", "why", "ui", "list", "show", "schema", "alter", "history",
+    "truncate", "cat", "sql", "count", "changes", "diff", "why", "ui", "list", "show", "schema", "alter", "history",
     "timeline", "files", "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain",
     "metrics", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "handover", "takeback",
     "copy", "mirror", "register", "migrate", "cancel-migration", "drop", "laws", "simulate", "verify", "repair",

@@ -1,0 +1,58 @@
+"""`crdt-mor sql`: polars runs a query on a snapshot, and reads only the columns and rows that it needs."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs
+from crdt_mor.cli.options import AsOf, Form, How, Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
+from crdt_mor.ground.late_imports import pl
+from crdt_mor.merge.kernel import to_arrow
+
+_COMMENTS: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_READS: Final = ("select", "with", "from", "explain", "(")
+"""Beginnings of statements. polars runs others on its own copy, without an effect on the table."""
+
+
+def sql(
+    uri: Uri,
+    query: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT; see `show` for the table's name.")],
+    as_of: AsOf = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help=f"At most N rows; default {TABLE_ROWS} for --format table, else all."),
+    ] = None,
+    format: How = Format.table,
+    output: Form = Output.text,
+) -> None:
+    """Run a SQL query on a snapshot, in polars' SQL. --output json means --format jsonl.
+
+    Only the needed columns, partitions and file groups are read. The result is held in memory.
+
+    Example: crdt-mor sql events "select note, sum(views) from events group by note"
+    """
+    form = checked_format(format, output)
+    if not _COMMENTS.sub("", query).strip().lower().startswith(_READS):
+        raise mor.InvalidInputError(
+            "sql only reads: begin with SELECT or WITH. Use the commands update, delete, upsert or truncate to write"
+        )
+    most = TABLE_ROWS if limit is None and form is Format.table else limit
+    send(to_arrow(_answer(inputs.opened(uri), query, inputs.point(as_of, "--as-of"), most)), limit, form, ())
+
+
+def _answer(table: mor.Table, query: str, as_of: mor.Point | None, most: int | None) -> pl.DataFrame:
+    from crdt_mor.readers.polars import scan_table
+
+    name = table.config.name
+    try:
+        rows = pl.SQLContext(frames={name: scan_table(table, as_of=as_of)}).execute(query, eager=False)
+        return (rows if most is None else rows.head(most + 1)).collect()
+    except pl.exceptions.PolarsError as error:
+        said = " ".join(str(error).partition("\n\n")[0].split())
+        raise mor.InvalidInputError(f"polars cannot run this query: {said}. The name of the table is {name}") from error
