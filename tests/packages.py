@@ -25,6 +25,9 @@ from tests import sbom
 
 ROOT = Path(__file__).parents[1]
 
+MAN = "share/man/man1/crdt-mor.1"
+"""The man page, below the environment's folder."""
+
 OWN = {"crdt_mor", "pyspark_crdt_mor.py"}
 """What the wheel has at its top: the engine, and the module in which Spark looks for a format."""
 
@@ -83,10 +86,15 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def check_contents(wheel: Path) -> None:
-    """The wheel has the engine with the two folders that are links in the tree, its type marker, and nothing else."""
+    """The wheel has the engine with the two folders that are links in the tree, its type marker, the man page, and
+    nothing else.
+    """
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    folders = {name.split("/")[0] for name in names}
+    data = {name for name in names if ".data/" in name}
+    if [name.partition(".data/data/")[2] for name in data] != [MAN]:
+        raise SystemExit(f"the wheel's only data is {MAN}, not {sorted(data)}")
+    folders = {name.split("/")[0] for name in names - data}
     if extra := {name for name in folders if name not in OWN and not name.endswith(".dist-info")}:
         raise SystemExit(f"the wheel has more than the engine: {sorted(extra)}")
     needed = {"__init__.py", "py.typed", "payloads/__init__.py", "readers/polars.py", "readers/spark/__init__.py"}
@@ -107,6 +115,8 @@ def use(package: Path, folder: Path, version: str) -> Path:
     if version not in (said := call(folder / "bin" / "crdt-mor", "--version", cwd=elsewhere)):
         raise SystemExit(f"crdt-mor --version says {said!r}, not {version}")
     call(folder / "bin" / "crdt-mor", "show", "events", cwd=elsewhere)
+    if not (folder / MAN).is_file():
+        raise SystemExit(f"the package installs no {MAN}")
     return python
 
 

@@ -47,22 +47,15 @@ class Differences:
     """The result of `Table.diff`.
 
     Attributes:
-        version: timeline version of this table.
-        other_version: timeline version of the other table.
-        at: compared moment of this table, 17 digits.
-        other_at: compared moment of the other table, 17 digits.
-        columns_here: columns only in this table.
-        columns_there: columns only in the other table.
-        here: number of rows only in this table.
-        there: number of rows only in the other table.
+        version, other_version: of the timelines.
+        at, other_at: the compared moments, 17 digits.
+        columns_here, columns_there: columns only in this table, and in the other.
+        here, there: number of rows only in this table, and in the other.
         changed: number of rows with different values.
         key: columns that identify a row.
-        keys_here: first keys of the rows only here.
-        keys_there: first keys of the rows only there.
-        keys_changed: first keys of the changed rows.
+        keys_here, keys_there, keys_changed: first keys of these rows.
         same_file_groups: number of file groups with equal bytes; their rows were not read.
-        rows: number of rows read here.
-        other_rows: number of rows read there.
+        rows, other_rows: number of rows read.
     """
 
     version: int

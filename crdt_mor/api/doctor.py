@@ -43,9 +43,7 @@ class Checkup:
     """The result of one check of `doctor`.
 
     Attributes:
-        check: name of the check.
         state: `fine`; `note` for useful information; `wrong` if a table is unsafe or unusable until repaired.
-        result: the result.
         advice: the repair, or "".
     """
 

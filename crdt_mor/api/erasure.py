@@ -66,8 +66,7 @@ class Erased:
         rows: number of deleted live rows.
         versions: versions of the delete commits; none if only history held the rows.
         groups: file groups without earlier history, as (partition path, file id).
-        files: number of removed files.
-        bytes: size of the removed files.
+        files, bytes: of the removed files.
         retained_from: earlier views of these file groups raise `SnapshotExpiredError`.
         columns: erased columns, now null; none if whole rows were erased.
         open_readers: note about processes that ran meanwhile.

@@ -24,6 +24,7 @@ from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
+from crdt_mor.cli.completing import completed
 from crdt_mor.cli.copy import copy
 from crdt_mor.cli.count import count
 from crdt_mor.cli.create_from import create_from
@@ -35,6 +36,7 @@ from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.list import list as list_
+from crdt_mor.cli.logs import Level, LogFormat, LogLevel, logged
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.metadata_table import drop_metadata_table
 from crdt_mor.cli.metrics import metrics
@@ -68,6 +70,7 @@ Storage = Annotated[
         help="An option of the object store: aws_region=eu-west-1. May be repeated. Secrets belong in the environment.",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
 
 WRONG_USAGE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
@@ -116,7 +119,7 @@ class Command(TyperCommand):
 
 
 def _wants_json(words: Sequence[str]) -> bool:
-    return "--output=json" in words or ("--output", "json") in pairwise(words)
+    return not {"--json", "--output=json"}.isdisjoint(words) or ("--output", "json") in pairwise(words)
 
 
 app = typer.Typer(
@@ -152,14 +155,19 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
     @functools.wraps(function)
     def command(
         *args: object,
+        json: bool = False,
         debug: bool = False,
+        log_level: Level | None = None,
+        log_format: Output | None = None,
         payloads: list[str] | None = None,
         storage: list[str] | None = None,
         **options: object,
     ) -> None:
+        if json:
+            options["output"] = Output.json
         json = options.get("output") is Output.json
         try:
-            with failures.warnings_told(json=json):
+            with failures.warnings_told(json=json), logged(log_level, log_format):
                 inputs.allow(payloads or ())
                 inputs.use_storage(storage or ())
                 made = {
@@ -173,16 +181,20 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
             parameters = [option.name for option in own]
             raise typer.Exit(failures.report(error, name, parameters, json=json, debug=debug)) from error
 
-    hints = {**{option.name: option.annotation for option in own}, "debug": Debug}
-    more = [inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)]
-    if {"uri", "uris", "address"} & hints.keys():
-        hints["storage"] = Storage
-        more.insert(0, inspect.Parameter("storage", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Storage))
-    if "uri" in hints:
-        hints["payloads"] = Payloads
-        more.insert(0, inspect.Parameter("payloads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Payloads))
-    command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
-    command.__annotations__ = hints
+    own = [completed(option, name) for option in own]
+    names = {option.name for option in own}
+    more: dict[str, tuple[Any, object]] = {"json": (Json, False)}
+    if "uri" in names:
+        more["payloads"] = Payloads, None
+    if {"uri", "address"} & names:
+        more["storage"] = Storage, None
+    more |= {"log_level": (LogLevel, None), "log_format": (LogFormat, None), "debug": (Debug, False)}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in more.items()
+    ]
+    command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in (*own, *added)}
     return command
 
 

@@ -83,7 +83,6 @@ def _told(error: Exception, catalog: str) -> CrdtMorError:
 
 
 def _code(error: Exception) -> str:
-    """Return the code of an error of AWS."""
     answer = getattr(error, "response", None)
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 

@@ -47,11 +47,8 @@ class Cleaned:
 
     Attributes:
         since: Views from this completion time (17 digits) on stay exact; earlier ones are refused.
-        files: Number of removed files.
-        bytes: Size of the removed files.
         spared: Unneeded files kept for recent readers, pending writes, open plans or Hudi's savepoints.
         failed: Files not removed by the store; a later clean or sweep tries again.
-        dry_run: True if nothing was removed or published.
     """
 
     since: InstantTime

@@ -76,13 +76,9 @@ class Copied:
     """The result of `Table.copy`.
 
     Attributes:
-        uri: Address of the copy.
-        version: Version of the table in the copy.
         at: Time up to which it shows the table, 17 digits.
-        objects: Number of objects copied by this call.
-        bytes: Bytes copied by this call.
+        objects, bytes: copied by this call.
         kept: Objects already in the copy.
-        removed: Removed objects.
         pending: Writes pending at that time, not in the copy.
     """
 

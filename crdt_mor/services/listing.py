@@ -81,7 +81,6 @@ def list_below(place: Place, uri: str, open_at: Callable[[str], Store], environm
 
 
 def _listed(place: Place, folder: str) -> list[str] | str:
-    """Return the folders in a folder, or the error."""
     try:
         return place.folders(folder)
     except StorageUnavailableError as error:

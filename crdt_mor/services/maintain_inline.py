@@ -59,7 +59,6 @@ def _refresh(session: Session, format: str) -> None:
 
 
 def _tell_failure(session: Session, service: str, error: Exception) -> str:
-    """Return the error's text."""
     from crdt_mor.services.maintain import state_of
 
     state = state_of(error) if isinstance(error, CrdtMorError) else "failed"

@@ -26,12 +26,7 @@ class Upkeep:
             release forbids it; `failed` with the reason in `error`.
         why: Reason in words; "" if unknown.
         details: Reason for each file group.
-        file_groups: Compacted file groups.
-        rows: Compacted rows.
-        files_written: New files.
-        bytes_written: Bytes of new files.
-        files_removed: Deleted files.
-        bytes_removed: Bytes of deleted files.
+        file_groups, rows: Compacted.
     """
 
     service: str
@@ -76,8 +71,7 @@ class Maintained:
     """The result of `maintain`.
 
     Attributes:
-        actions: Actions in the order of execution.
-        dry_run: True if nothing was executed.
+        actions: In the order of execution.
         waits: If nothing is due, each policy and how close the table is to its threshold.
     """
 

@@ -59,10 +59,7 @@ class MigrationProgress:
     Attributes:
         phase: `copy` of all rows; `follow` later changes; `settle` the last changes while writers are refused; `opened`
             at the end.
-        done: Finished parts.
-        parts: All parts.
-        rows: Rows written by this call.
-        commits: Commits written by this call.
+        rows, commits: Written by this call.
     """
 
     phase: Literal["copy", "follow", "settle", "opened"]

@@ -52,12 +52,10 @@ class Mirrored:
 
     Attributes:
         uri: The address that engines open: of the table for Delta, of the metadata file for Iceberg.
-        format: `delta` or `iceberg`.
         version: The shown version of the table.
         as_of: The time of the last shown commit, 17 digits.
         number: The version of the mirror itself.
         objects: Number of new objects; 0 if the mirror showed the version already.
-        bytes: Size of the new objects.
         replaced: The mirror's version that another engine wrote and this refresh replaced; None without one.
     """
 

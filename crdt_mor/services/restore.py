@@ -32,11 +32,7 @@ class Savepoint:
 
     Attributes:
         at: Completion time up to which everything is shown, 17 digits; valid for `as_of`.
-        created: Time of the savepoint, in UTC.
-        comment: Comment; "" if none.
-        application: Author's application.
-        host: Author's host.
-        pid: Author's process id.
+        application, host, pid: The author.
     """
 
     name: str
@@ -54,13 +50,10 @@ class Restored:
 
     Attributes:
         to: The table shows everything completed up to this time, 17 digits.
-        savepoint: Name of the savepoint, if given.
         commits: Number of dropped commits without compactions.
         instants: Requested times of all dropped instants, newest first, including compactions.
-        files: Number of their data files.
         pending: Requested times of the rolled-back writes.
         plans: Number of cancelled plans.
-        dry_run: True if nothing was published.
     """
 
     to: InstantTime

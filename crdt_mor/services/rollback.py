@@ -34,9 +34,7 @@ class GivenUp:
     Attributes:
         instant: Its requested time, 17 digits.
         kind: `write`, or the service of a plan: `compaction`, `clean`, …
-        application: Author's application; None if unknown, as for plans.
-        host: Author's host.
-        pid: Author's process id.
+        application, host, pid: The author; None if unknown, as for plans.
         repeated: True if it was given up before.
         left: Number of its data files that could not be removed.
     """

@@ -107,10 +107,9 @@ class Finding:
     Attributes:
         check: Name of the check, such as "missing" or "bucket"; the page on verifying lists all.
         path: Path of the object, relative to the table. For wrong rows: the file group's base file or first log.
-        partition: Partition of a data file; empty for other objects.
-        file_group: File group id of a data file; empty for other objects.
+        partition, file_group: Of a data file; empty for other objects.
         rows: Number of wrong rows; None if unknown or not about rows.
-        description: Description of the first case.
+        description: Of the first case.
         means: Effect on readers.
         advice: The repair.
     """
@@ -152,11 +151,9 @@ class Verification:
     """The result of `Table.verify`.
 
     Attributes:
-        version: Version of the timeline.
         rows: Rows in the readable part of the newest snapshot.
         file_groups: File groups of the newest snapshot.
-        files: Data files read, including history.
-        bytes: Bytes of data files read, including history.
+        files, bytes: Data files read, including history.
         objects: Objects read in `.hoodie`.
         findings: Damage.
         hints: Defects that only cost speed, and commits not yet told to Hudi.

@@ -10,9 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -24,6 +22,7 @@ from typer.testing import CliRunner, Result
 import crdt_mor as mor
 from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
+from docs.site.man import commands
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
@@ -79,21 +78,9 @@ def test_every_command_has_help(command: str) -> None:
     assert f"Example: crdt-mor {command} " in " ".join(shown.split())
 
 
-def registered() -> dict[str, Callable[..., Any]]:
-    """Return the functions of all commands, also of groups, by name."""
-    groups = [("", app), *((f"{group.name} ", group.typer_instance) for group in app.registered_groups)]
-    return {
-        prefix + command.callback.__name__.replace("_", "-"): command.callback
-        for prefix, group in groups
-        if group is not None
-        for command in group.registered_commands
-        if command.callback is not None
-    }
-
-
 def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() -> None:
     rows = []
-    for name, callback in registered().items():
+    for name, callback in commands(app).items():
         says, _, rest = (inspect.getdoc(callback) or "").partition("\n\n")
         example = rest.partition("Example: ")[2].strip()
         rows.append(f"| `crdt-mor {name}` | {says.rstrip('.')} | `{example}` |")
@@ -102,7 +89,7 @@ def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() ->
 
 
 def test_the_list_of_commands_is_complete() -> None:
-    assert tuple(registered()) == COMMANDS
+    assert tuple(commands(app)) == COMMANDS
 
 
 def test_the_commands_that_the_readme_names_exist() -> None:

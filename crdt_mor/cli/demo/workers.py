@@ -98,7 +98,6 @@ def work(desk: Desk) -> None:
 
 
 def ingest(desk: Desk) -> None:
-    """Load day by day, and sometimes deliver a day again, slowly."""
     story, table = desk.story, desk.table()
     late: Generator[None] | None = None
     late_ends = FIRST_DAY
@@ -164,7 +163,6 @@ def backfill(desk: Desk) -> None:
 
 
 def compact(desk: Desk) -> None:
-    """Fold logs into base files, even during writes."""
     story, table = desk.story, desk.table()
     while not desk.stop.is_set():
         desk.say("merging logs")

@@ -63,7 +63,6 @@ class ServedTable:
 
 
 def server(served: ServedTable, port: int) -> ThreadingHTTPServer:
-    """Return a listening server that does not answer yet."""
     return _Server((HOST, port), _handler(served))
 
 

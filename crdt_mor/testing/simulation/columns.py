@@ -71,7 +71,6 @@ class Columns:
 
     @property
     def droppable(self) -> list[str]:
-        """Return the columns that key, ordering and accounts do not need."""
         return [name for name in ("note", *self.more) if self._is_free(name) and name not in self.giving]
 
     @property

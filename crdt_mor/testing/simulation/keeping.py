@@ -39,7 +39,6 @@ def _picked(world: World, action: Action) -> Any:
 
 
 def execute(world: World, process: Actor, action: Action) -> str:
-    """Write the files of a plan without completing it, even if it has ended."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to execute"
@@ -48,7 +47,6 @@ def execute(world: World, process: Actor, action: Action) -> str:
 
 
 def finish(world: World, process: Actor, action: Action) -> str:
-    """Execute and complete a plan, perhaps twice."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to complete"

@@ -81,7 +81,6 @@ class Ledger:
         return kinds[self.settings.rule]
 
     def begin(self, write: Write) -> Write:
-        """Note a write before its first call."""
         self.writes[write.number] = write
         return write
 
@@ -150,7 +149,6 @@ class Ledger:
         return _numbers(row)
 
     def as_left(self) -> Ledger:
-        """Return a frozen ledger of a moved table."""
         return replace(self, moved=[*self.moved], dropped=[*self.dropped])
 
     def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:

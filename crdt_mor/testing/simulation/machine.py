@@ -75,7 +75,6 @@ class Disk(MemoryStore):
         """Number of made objects."""
 
     def load(self, other: Disk) -> None:
-        """Start with the objects of another disk."""
         self._objects.update(other._objects)
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:

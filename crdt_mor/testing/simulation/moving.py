@@ -19,7 +19,6 @@ _EXPIRY_S: Final = 700.0
 
 
 def migrate(world: World, process: Actor, action: Action) -> str:
-    """Migrate the table, or resume a stopped migration."""
     table, going_on = world.open_now(process), world.move is not None
     move = world.move or _begun(world, action)
     waits = world.depth == 1 and action.how.endswith("wait")
@@ -78,7 +77,6 @@ def give_up(world: World, process: Actor, action: Action) -> str:
 
 
 def finish_move(world: World) -> None:
-    """Finish the migration without further troubles."""
     world.look_at_history()
     move = world.move
     if move is None:

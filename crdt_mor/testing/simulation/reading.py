@@ -238,7 +238,6 @@ def _require_hudi(world: World) -> None:
 
 
 def finish(world: World) -> None:
-    """Compare every view with the ledger, before and after a last compaction."""
     world.pass_time(_UNTIL_ALL_CLOCKS_S)
     finish_move(world)
     for name, held in list(enumerate(world.state.get("held", []))):
@@ -307,7 +306,6 @@ def _past(world: World) -> None:
 
 
 def _moments(landed: Sequence[Landed]) -> list[Landed]:
-    """Return the commits with the most pending writes."""
 
     def overlaps(one: Landed) -> int:
         return sum(other.begun <= one.completed < other.completed for other in landed)

@@ -154,7 +154,6 @@ class World:
     # --- actions --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run all actions. Raises `BrokenPromiseError`."""
         while self.queue:
             self.next()
         for _, call in self.late_puts:
@@ -248,7 +247,6 @@ class World:
     # --- the table's rows ---------------------------------------------------------------------------------------------
 
     def look_at_history(self) -> None:
-        """Add landed commits to the ledger."""
         puts = sum(disk.puts for disk in self.disks.values())
         if puts == self._puts_seen:
             return

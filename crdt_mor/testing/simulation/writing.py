@@ -192,7 +192,6 @@ def overwrite(world: World, process: Actor, action: Action) -> str:
 
 
 def job(world: World, process: Actor, action: Action) -> str:
-    """Write with several tasks, repeated attempts and perhaps two drivers."""
     rows = tuple({row["name"]: row for row in with_more(world, action, action.rows)}.values())
     rows = tuple(same_value(world, row, rows[0]) for row in rows)
 
@@ -213,7 +212,6 @@ def job(world: World, process: Actor, action: Action) -> str:
 
 
 def repeat(world: World, process: Actor, action: Action) -> str:
-    """Run an earlier write again with its token."""
     world.look_at_history()
     found = [(write, again) for write, again in world.state.get("writes", [])
              if not world.ledger.has_dropped(write.number) and write.reported != "under way"]  # fmt: skip
@@ -235,7 +233,6 @@ def _write(
     call: Callable[[Actor, Token, Info], Commit],
     computed: Callable[[dict[str, Row]], list[KeyWrite]] | None = None,
 ) -> str:
-    """Write, and repeat with the token after an unknown outcome."""
     write = world.ledger.begin(Write(action.number, [], computed))
     token = (f"job{action.number}", 1)
 
@@ -255,7 +252,6 @@ def _write(
 
 
 def _moving_on(world: World, by: Actor, call: Callable[[], Commit]) -> Commit:
-    """Write, and follow `TableMovedError`."""
     try:
         while True:
             try:
