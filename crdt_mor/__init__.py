@@ -50,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.laws.allowed import allow_payloads
     from crdt_mor.laws.check import check_laws
     from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
+    from crdt_mor.model.partition_functions import PartitionFunction, bucket, day, hour, month, truncate, year
     from crdt_mor.model.points import Point, parse_point
     from crdt_mor.read.assignments import NULL
     from crdt_mor.write.statements import SchemaMode
@@ -88,6 +89,7 @@ _NAMES = {
     "laws.allowed": ("allow_payloads",),
     "laws.check": ("check_laws",),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
+    "model.partition_functions": ("PartitionFunction", "bucket", "day", "hour", "month", "truncate", "year"),
     "model.points": ("Point", "parse_point"),
     "read.assignments": ("NULL",),
     "write.statements": ("SchemaMode",),
@@ -151,6 +153,7 @@ __all__ = [
     "Nulls",
     "Opening",
     "PartialUpdate",
+    "PartitionFunction",
     "Payload",
     "Point",
     "Process",
@@ -166,12 +169,18 @@ __all__ = [
     "TokenOrderError",
     "Transaction",
     "allow_payloads",
+    "bucket",
     "check_laws",
     "check_store",
+    "day",
     "doctor",
     "drop_table",
+    "hour",
     "list_tables",
+    "month",
     "observe",
     "parse_point",
     "read_files",
+    "truncate",
+    "year",
 ]

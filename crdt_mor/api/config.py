@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from crdt_mor.model import config as engine
+from crdt_mor.model.partition_functions import PartitionFunction, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class TableConfig:
     Attributes:
         name: the table's name for Hudi.
         key: the columns that identify a row within its partition.
-        partition_by: columns that form the folders; may belong to the key.
+        partition_by: columns, and functions of columns, that form the folders; may belong to the key.
         hive_style: folders are named `column=value`.
         buckets: file groups per partition; None for a table of Hudi's without buckets.
         ordering: the row with the greatest value in this column wins; None without such a column.
@@ -32,7 +33,7 @@ class TableConfig:
 
     name: str
     key: tuple[str, ...]
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[str | PartitionFunction, ...] = ()
     hive_style: bool = False
     buckets: int | None = None
     ordering: str | None = None
@@ -42,6 +43,11 @@ class TableConfig:
     table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"] = "MERGE_ON_READ"
     local_times: bool = False
     ttl: str | tuple[str, timedelta] | None = None
+
+    @property
+    def partition_sources(self) -> tuple[str, ...]:
+        """The columns that determine a row's partition, each once."""
+        return sources(self.partition_by)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "payloads", MappingProxyType(dict(self.payloads)))
@@ -57,7 +63,7 @@ def shown(config: engine.TableConfig) -> TableConfig:
     return TableConfig(
         name=config.name,
         key=config.key.fields,
-        partition_by=config.key.partition_fields,
+        partition_by=config.key.partition_by,
         hive_style=config.key.hive_style,
         buckets=config.buckets,
         ordering=merge.ordering,

@@ -32,6 +32,7 @@ from crdt_mor.log.deciding import put_deciding
 from crdt_mor.log.opening import has_lost_properties
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.model import partition_functions
 from crdt_mor.model.alteration import created_with
 from crdt_mor.model.alteration import names_of as names_after
 from crdt_mor.model.config import TableConfig
@@ -202,7 +203,18 @@ def in_stored_names(
     if odd:
         config = renamed_config(config, odd)
         layout = layout.renamed(lambda name: odd.get(name, name))
-    return config, layout, TableSchema.of(stored), odd
+    columns = TableSchema.of(stored)
+    if config.key.functions:
+        config.key.check_types(columns)
+        config = with_function_columns(config, columns)
+        columns = TableSchema.of(pa.schema([*columns.declared, *config.key.function_fields(columns.stored)]))
+    return config, layout, columns, odd
+
+
+def with_function_columns(config: TableConfig, columns: TableSchema) -> TableConfig:
+    """Name the stored columns of a new table's partition functions. columns: all stored columns ever."""
+    partition_by = partition_functions.with_columns(config.key.partition_by, columns.stored)
+    return replace(config, key=replace(config.key, partition_by=partition_by))
 
 
 def default_name(uri: str | os.PathLike[str]) -> str:

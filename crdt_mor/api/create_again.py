@@ -25,7 +25,7 @@ from crdt_mor.write.named import called_config, rules_under, shown_table
 
 _SCHEMA: Final = "schema"
 
-_ARGUMENTS: Final = {"fields": "key", "partition_fields": "partition_by"}
+_ARGUMENTS: Final = {"fields": "key"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class CreateArguments:
         cls, config: TableConfig, columns: TableSchema, layout: Layout, rules: Rules, odd: dict[str, str]
     ) -> CreateArguments:
         """Convert from stored names. odd: stored names by visible names, where they differ."""
-        names = Names(tuple((own, name) for name, own in odd.items()))
+        hidden = tuple(one.column for one in config.key.functions)
+        names = Names(tuple((own, name) for name, own in odd.items()), hidden)
         return cls(
             called_config(config, names),
             names.outward(columns),
@@ -114,7 +115,7 @@ def _settings(requested: TableConfig, existing: TableConfig) -> Iterator[_Differ
     parts = [
         part.name
         for part in fields(requested.key)
-        if getattr(requested.key, part.name) != getattr(existing.key, part.name)
+        if part.init and getattr(requested.key, part.name) != getattr(existing.key, part.name)
     ]
     if parts:
         yield _Difference("key or partition", _parts(requested, parts), _parts(existing, parts))
@@ -130,7 +131,7 @@ def _settings(requested: TableConfig, existing: TableConfig) -> Iterator[_Differ
 
 def _parts(config: TableConfig, parts: Sequence[str]) -> dict[str, object]:
     values = {_ARGUMENTS.get(part, part): getattr(config.key, part) for part in parts}
-    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: [*map(str, value)] if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def _is_same_merge(requested: MergeSpec, existing: MergeSpec) -> bool:

@@ -136,7 +136,8 @@ class _Comparison:
         self._same = 0
 
     def _partition_fields(self, configs: Sequence[TableConfig]) -> list[str]:
-        return [name for name in configs[0].key.partition_fields if self._aligned and name not in configs[0].key.fields]
+        key = configs[0].key
+        return [one for one in key.partition_by if self._aligned and isinstance(one, str) and one not in key.fields]
 
     def run(self) -> Differences:
         for slices in self._classes():
@@ -264,7 +265,7 @@ def _require_same_key(one: TableConfig, two: TableConfig) -> bool:
             "tables are compared by key, and the key columns differ: compare the results of their scans instead. "
             f"key={list(one.key.fields)} other_key={list(two.key.fields)}"
         )
-    return one.key.partition_fields == two.key.partition_fields
+    return one.key.partition_by == two.key.partition_by
 
 
 def _missing(one: TableSchema, two: TableSchema) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.partition_functions import PartitionFunction
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.planners.archive import KEPT_COMMITS
@@ -352,7 +353,7 @@ class Maintenance:
         to_uri: str | os.PathLike[str],
         *,
         buckets: int | None = None,
-        partition_by: str | Sequence[str] | None = None,
+        partition_by: str | PartitionFunction | Sequence[str | PartitionFunction] | None = None,
         hive_style: bool | None = None,
         merge: Merge | None = None,
         ordering: str | None = None,

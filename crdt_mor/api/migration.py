@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from crdt_mor.api.create import Merge, merge_spec, put_properties
+import pyarrow as pa
+
+from crdt_mor.api.create import Merge, merge_spec, put_properties, with_function_columns
 from crdt_mor.api.create_again import require_layout
 from crdt_mor.api.statements import names_of
 from crdt_mor.columns.schema import TableSchema
@@ -36,6 +38,7 @@ from crdt_mor.model.instant import to_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import LINEAR, Layout
 from crdt_mor.model.migration import Moving, Origin, require_arrived, require_not_moved
+from crdt_mor.model.partition_functions import PartitionFunction, partition_by_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.erasure import open_erasures
@@ -92,7 +95,7 @@ class NewSettings:
     """Requested settings of the new table; None means the old table's."""
 
     buckets: int | None = None
-    partition_by: str | Sequence[str] | None = None
+    partition_by: str | PartitionFunction | Sequence[str | PartitionFunction] | None = None
     hive_style: bool | None = None
     merge: Merge | None = None
     ordering: str | None = None
@@ -104,10 +107,10 @@ class NewSettings:
         merge = old.merge
         if self.merge is not None or self.ordering is not None:
             merge = merge_spec(self.merge, self.ordering, old.merge.ttl)
-        partitions = old.key.partition_fields if self.partition_by is None else names_of(self.partition_by)
+        partitions = old.key.partition_by if self.partition_by is None else partition_by_of(self.partition_by)
         hive_style = self.hive_style
         if hive_style is None:
-            hive_style = old.key.hive_style if old.key.partition_fields else True
+            hive_style = old.key.hive_style if old.key.partition_by else True
         key = KeySpec(old.key.fields, partitions, hive_style and bool(partitions))
         return TableConfig(self.name or old.name, key, merge, old.buckets if self.buckets is None else self.buckets)
 
@@ -249,6 +252,7 @@ def _target(session: Session, value: Timeline, address: str, settings: NewSettin
     environment = session.environment
     by_shown = value.names.by_shown(TableSchema.from_json(value.schema).declared.names)
     config = renamed_config(settings.config(called_config(session.config, value.names)), by_shown)
+    config = with_function_columns(config, TableSchema.from_json(value.schema))
     layout = settings.layout(Layout.of(value.properties), by_shown)
     if objects.stat(PROPERTIES) is None:
         _refuse_to_make_another(value.moving, address)
@@ -317,7 +321,8 @@ def _first_schema(session: Session, value: Timeline, config: TableConfig, layout
         chosen = created
     else:
         chosen = now.select(name for name in now.declared.names if name in needed.union(created.declared.names))
-    return chosen.select(name for name in chosen.declared.names if is_moved(name, value.names, config))
+    moved = chosen.select(name for name in chosen.declared.names if is_moved(name, value.names, config))
+    return TableSchema(pa.schema([*moved.declared, *config.key.function_fields(moved.stored)]))
 
 
 def _report(session: Session, target: Session, opened: Timeline, address: str, migration: Migration) -> Migrated:

@@ -41,7 +41,7 @@ def _values(partition: object, config: TableConfig, schema: TableSchema) -> dict
         raise InvalidInputError(
             "rows of this table cannot move: all its partition columns, if any, belong to the key. "
             "Delete the row and upsert it with another key. "
-            f"key={list(config.key.fields)} partition_by={list(config.key.partition_fields)}"
+            f"key={list(config.key.fields)} partition_by={[*map(str, config.key.partition_by)]}"
         )
     if not isinstance(partition, Mapping) or not partition or not set(partition) <= set(movable):
         raise InvalidInputError(

@@ -162,7 +162,7 @@ class Readable(NotASequence, ABC):
 
 def _roles(config: TableConfig) -> dict[str, list[str]]:
     roles: dict[str, list[str]] = {}
-    named = {"key": config.key, "partition": config.partition_by}
+    named = {"key": config.key, "partition": config.partition_sources}
     named["ordering"] = (config.ordering,) if config.ordering else ()
     for role, names in named.items():
         for name in names:

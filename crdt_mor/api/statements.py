@@ -109,7 +109,7 @@ class KeysStatement:
         if not set(key.partition_fields) <= set(key.fields):
             raise InvalidInputError(
                 "the key does not include the partition columns: delete by a frame with the key and partition "
-                f"columns. partition_by={list(key.partition_fields)}"
+                f"columns. partition_by={[*map(str, key.partition_by)]}"
             )
         return RowsStatement("DELETE", key_rows(self.keys, key.fields, schema.declared), plain=self.plain)
 

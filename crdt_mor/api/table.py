@@ -50,6 +50,7 @@ from crdt_mor.model.alteration import property_of
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import LINEAR, Layout
+from crdt_mor.model.partition_functions import PartitionFunction, partition_by_of
 from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import store_at
@@ -156,7 +157,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         *,
         key: str | Sequence[str],
         ordering: str | None = None,
-        partition_by: str | Sequence[str] = (),
+        partition_by: str | PartitionFunction | Sequence[str | PartitionFunction] = (),
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
@@ -182,8 +183,8 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
                 an unnamed pandas index is no column.
             key: the columns that identify a row within its partition.
             ordering: the row with the greatest value in this column wins, instead of the latest commit.
-            partition_by: columns that form the folders. Columns outside the key cause a `PartitionNotInKeyWarning`: see
-                `move`.
+            partition_by: columns that form the folders, or functions of columns: `[day("ts"), bucket("id", 16)]`, see
+                `day`. Columns outside the key cause a `PartitionNotInKeyWarning`: see `move`.
             hive_style: name folders `column=value`.
             buckets: file groups per partition, fixed for the table's life. Use one per few hundred MB.
             merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects
@@ -208,7 +209,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         """
         given = opened_with(opening)
         objects = store_at(uri, given.environment, storage_options, given.store)
-        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        key_spec = KeySpec(names_of(key), partition_by_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
         spec = merge_spec(merge, ordering, ttl, payloads_there(objects, str(uri)) if exist_ok else ())
         config = engine.TableConfig(name or default_name(uri), key_spec, spec, buckets)
@@ -234,7 +235,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
         schema: SchemaLike | None = None,
         rename: Mapping[str, str] | None = None,
         ordering: str | None = None,
-        partition_by: str | Sequence[str] = (),
+        partition_by: str | PartitionFunction | Sequence[str | PartitionFunction] = (),
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
@@ -282,7 +283,7 @@ class Table(TableReads, TableWrites, TableRules, AlteredColumns):
             storage_options = shared(options, here.provider, providers_of(source))
         objects = store_at(uri, given.environment, storage_options, given.store)
         info = check_info(commit_info)
-        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        key_spec = KeySpec(names_of(key), partition_by_of(partition_by), hive_style and bool(partition_by))
         warn_of_partitions(key_spec)
         config = engine.TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering, ttl), buckets)
         load.require_free(objects, str(uri))

@@ -213,4 +213,4 @@ class SourceColumns:
 
 
 def _address(table: Table) -> Sequence[str]:
-    return tuple(dict.fromkeys((*table.config.key, *table.config.partition_by)))
+    return tuple(dict.fromkeys((*table.config.key, *table.config.partition_sources)))

@@ -25,7 +25,7 @@ class Target:
     @classmethod
     def of(cls, table: Table) -> Target:
         config = table.config
-        address = tuple(dict.fromkeys((*config.key, *config.partition_by)))
+        address = tuple(dict.fromkeys((*config.key, *config.partition_sources)))
         return cls(table.schema, address, config.ordering, config.merge.startswith("partial_update"))
 
     @property

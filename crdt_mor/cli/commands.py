@@ -151,7 +151,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
             {
                 "columns": {field.name: str(field.type) for field in table.schema},
                 "key": list(config.key),
-                "partition_by": list(config.partition_by),
+                "partition_by": [*map(str, config.partition_by)],
                 "ordering": config.ordering,
                 "merge": config.merge,
                 "ttl": _ttl_text(config.ttl),
@@ -162,7 +162,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
         )
         return
     roles: dict[str, list[str]] = {name: [] for name in table.schema.names}
-    for role, names in (("key", config.key), ("partition", config.partition_by)):
+    for role, names in (("key", config.key), ("partition", config.partition_sources)):
         for name in names:
             roles[name].append(role)
     if config.ordering in roles:
@@ -222,7 +222,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     text = {
         **pairs,
         "key": ", ".join(config.key),
-        "partition_by": ", ".join(config.partition_by) or "-",
+        "partition_by": ", ".join(map(str, config.partition_by)) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said["rules"]) or "-",
         "rows": "-" if pairs["rows"] is None else f"{pairs['rows']:,}{and_unopened}",

@@ -14,7 +14,7 @@ def declared(table: mor.Table) -> dict[str, Any]:
         "version": table.version,
         "format": f"Hudi {config.hudi_version}, {config.table_type}",
         "key": list(config.key),
-        "partition_by": list(config.partition_by),
+        "partition_by": [*map(str, config.partition_by)],
         "merge": config.merge,
         "buckets": config.buckets,
         "properties": dict(table.properties),

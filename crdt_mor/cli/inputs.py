@@ -14,6 +14,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.model.numbers import whole_number
+from crdt_mor.model.partition_functions import PartitionFunction, parsed
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
@@ -23,6 +24,7 @@ _PARTIAL = re.compile(r"partial_update(/1)?(\?(nulls=(?P<nulls>value|keep))?&?(u
 
 _QUOTED = r'"(?:[^"]|"")+"'
 _LISTED = re.compile(rf"(\s*{_QUOTED}\s*|[^,]*)(?:,|$)")
+_LEVELS = re.compile(rf"(\s*{_QUOTED}\s*|\s*\w+\([^()]*\)\s*|[^,]*)(?:,|$)")
 _PAIR = re.compile(rf"(\s*{_QUOTED}\s*(?:,[^=]*)?)=(.*)", re.DOTALL)
 _RENAMED = re.compile(rf"({_QUOTED}|.+?)=({_QUOTED})|({_QUOTED})=(.+)", re.DOTALL)
 
@@ -32,6 +34,14 @@ def split_names(text: str | None) -> list[str] | None:
     if text is None:
         return None
     return [_unquoted(name) for match in _LISTED.finditer(text) if (name := match[1].strip())]
+
+
+def partition_by(text: str | None) -> list[str | PartitionFunction] | None:
+    """Split `region, bucket(id, 16)` into columns and functions. A name in double quotes is a column."""
+    if text is None:
+        return None
+    levels = (level for match in _LEVELS.finditer(text) if (level := match[1].strip()))
+    return [_unquoted(level) if level.startswith('"') else parsed(level) for level in levels]
 
 
 def name_and_value(text: str) -> tuple[str, str] | None:

@@ -58,7 +58,7 @@ def migrate(
         done = table.maintenance.migrate(
             to,
             buckets=buckets,
-            partition_by=None if partition_by is None else inputs.split_names(partition_by) or (),
+            partition_by=None if partition_by is None else inputs.partition_by(partition_by) or (),
             merge="latest" if words == ["latest"] else inputs.merge(words),
             ordering=ordering,
             cluster_by=None if cluster_by is None else inputs.split_names(cluster_by) or (),

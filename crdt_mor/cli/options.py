@@ -22,7 +22,10 @@ FormOfUpkeep = Annotated[Output, typer.Option("--output", "--format", help=_FORM
 
 Key = Annotated[str, typer.Option(metavar="A,B", help="Columns of the record key.", show_default=False)]
 Ordering = Annotated[str | None, typer.Option(help="The greatest value of this column wins.")]
-PartitionBy = Annotated[str | None, typer.Option(metavar="A,B", help="Partition columns.")]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Partition columns, or functions: day(ts), bucket(id, 16), truncate(name, 3)."),
+]
 Buckets = Annotated[int, typer.Option(min=1, help="File groups per partition; fixed for ever.")]
 
 A_PARTITION: Final = "a value of the partition column, or a path (day=2026-01-31)"
@@ -150,7 +153,7 @@ class Settings:
     @property
     def arguments(self) -> dict[str, Any]:
         return {
-            "ordering": self.ordering, "partition_by": inputs.split_names(self.partition_by) or (),
+            "ordering": self.ordering, "partition_by": inputs.partition_by(self.partition_by) or (),
             "buckets": self.buckets, "merge": inputs.merge(self.merge or []), "ttl": inputs.ttl(self.ttl),
             "not_null": inputs.split_names(self.not_null) or (), "check": inputs.by_name(self.check, "--check"),
             "default": inputs.by_name(self.default, "--default"),

@@ -198,9 +198,9 @@ def _rows(count: int) -> str:
 
 def _keys(texts: list[str], table: mor.Table) -> pa.Table:
     fields = table.config.key
-    if not set(table.config.partition_by) <= set(fields):
+    if not set(table.config.partition_sources) <= set(fields):
         raise mor.InvalidInputError(
             "the key does not determine the partition: use --where, or a file with the key and partition columns. "
-            f"key={list(fields)} partition_by={list(table.config.partition_by)}"
+            f"key={list(fields)} partition_by={[*map(str, table.config.partition_by)]}"
         )
     return key_rows(texts, table)

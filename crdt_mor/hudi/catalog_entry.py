@@ -93,14 +93,14 @@ def entry_of(location: str, stored: pa.Schema, key: KeySpec, partitions: Iterabl
             f"key_generator={key.keygen_type} url_encode={key.url_encode}"
         )
     whole = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *stored])
-    inner = [field for field in whole if field.name not in key.partition_fields]
-    outer = [whole.field(name) for name in key.partition_fields]
+    inner = [field for field in whole if field.name not in key.partition_columns]
+    outer = [whole.field(name) for name in key.partition_columns]
     columns = _columns(inner)
     return HudiEntry(
         location,
         columns,
         _columns(outer),
-        MappingProxyType({"EXTERNAL": "TRUE", **_of_spark([*inner, *outer], key.partition_fields)}),
+        MappingProxyType({"EXTERNAL": "TRUE", **_of_spark([*inner, *outer], key.partition_columns)}),
         MappingProxyType({"serialization.format": "1", "hoodie.query.as.ro.table": "false", "path": location}),
         MappingProxyType({_values(path, key): (join_path(location, path), columns) for path in partitions if path}),
     )
@@ -111,8 +111,8 @@ def _columns(fields: Iterable[pa.Field]) -> Columns:
 
 
 def _values(path: str, key: KeySpec) -> Values:
-    levels = path.split("/") if len(key.partition_fields) > 1 else [path]
-    prefixes = [f"{name}=" if key.hive_style else "" for name in key.partition_fields]
+    levels = path.split("/") if len(key.partition_columns) > 1 else [path]
+    prefixes = [f"{name}=" if key.hive_style else "" for name in key.partition_columns]
     return tuple(level.removeprefix(prefix) for level, prefix in zip(levels, prefixes, strict=True))
 
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import pyarrow as pa
 
@@ -49,6 +50,7 @@ from crdt_mor.mirror.slices import ShownSlice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import with_field_ids
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.partition_functions import PartitionFunction, sources
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.open import address_of
 
@@ -201,16 +203,14 @@ class Iceberg:
         mapping = name_mapping(columns, [*in_files.values(), *self.stored], old)
         return Shape(schema_fields(columns), mapping, self._partition(columns), change.moment.types)
 
-    def _partition(self, columns: Sequence[MirrorColumn]) -> tuple[tuple[int, str, str], ...]:
-        """Return the partition columns; none if a path does not give a value that Iceberg can keep."""
+    def _partition(self, columns: Sequence[MirrorColumn]) -> tuple[tuple[int, str, str, str], ...]:
+        """Return the levels of a partition; none if a path does not give a value that Iceberg can keep."""
         visible = {column.stored: column for column in columns}
-        fields = [visible[name] for name in self.config.key.partition_fields if name in visible]
-        kinds = [iceberg_type(column) for column in fields]
-        if len(fields) < len(self.config.key.partition_fields) or self.config.key.times:
+        key = self.config.key
+        if not set(key.partition_fields) <= visible.keys() or key.times:
             return ()
-        if not all(isinstance(kind, str) and kind in AVRO_OF for kind in kinds):
-            return ()
-        return tuple((column.id, column.shown, str(kind)) for column, kind in zip(fields, kinds, strict=True))
+        levels = [_level(one, visible[sources([one])[0]]) for one in key.partition_by]
+        return tuple(levels) if all(kind in AVRO_OF for _, _, kind, _ in levels) else ()
 
     def _placed(self, partition: str, specs: tuple[Spec, Spec]) -> tuple[int, tuple[PartitionValue, ...]]:
         """Return the spec and the values of a partition; a path with an unclear value has no partition."""
@@ -218,10 +218,11 @@ class Iceberg:
         if not by_value.fields:
             return other.spec_id, ()
         values: Mapping[str, Any] = self.config.key.partition_values(partition, self.stored)
-        names = self.config.key.partition_fields
-        if any(name not in values for name in names):
+        key = self.config.key
+        if not set(key.partition_columns) <= values.keys():
             return other.spec_id, ()
-        return by_value.spec_id, tuple(values[name] for name in names)
+        levels = zip(key.partition_by, key.partition_columns, strict=True)
+        return by_value.spec_id, tuple(_value(level, values[column]) for level, column in levels)
 
     def _restated(self, entry: Entry, specs: tuple[Spec, Spec]) -> Entry:
         spec_id, values = self._placed(entry.of[0], specs)
@@ -277,6 +278,27 @@ class Iceberg:
             entries = tuple(entry.settled(sequence, snapshot_id) for entry in batch.entries)
             made.append(Manifest(path, len(data), batch.stream, batch.spec_id, sequence, snapshot_id, entries))
         return made, puts
+
+
+def _level(level: str | PartitionFunction, column: MirrorColumn) -> tuple[int, str, str, str]:
+    kind = str(iceberg_type(column))
+    if isinstance(level, str):
+        return column.id, column.shown, kind, "identity"
+    transform = level.name if level.width is None else f"{level.name}[{level.width}]"
+    result = {"day": "date", "truncate": kind}.get(level.name, "int")
+    return column.id, f"{column.shown}_{level.name}", result, transform
+
+
+def _value(level: str | PartitionFunction, value: Any) -> PartitionValue:
+    """Return Iceberg's value of a level: hours, months and years count from 1970."""
+    if isinstance(level, str) or value is None or level.name in ("day", "bucket", "truncate"):
+        return cast("PartitionValue", value)
+    if level.name == "year":
+        return int(value) - 1970
+    year, month, *rest = map(int, value.split("-"))
+    if level.name == "month":
+        return (year - 1970) * 12 + month - 1
+    return (date(year, month, rest[0]) - date(1970, 1, 1)).days * 24 + rest[1]
 
 
 def _usable(found: Json | None) -> Json | None:

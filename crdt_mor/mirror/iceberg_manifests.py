@@ -51,23 +51,23 @@ Name = tuple[str, Blob | None]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """An Iceberg partition spec of identities.
+    """An Iceberg partition spec.
 
-    fields: source id, field id, name and Iceberg type of each partition column.
+    fields: source id, field id, name, Iceberg type and transform of each level.
     """
 
     spec_id: int
-    fields: tuple[tuple[int, int, str, str], ...] = ()
+    fields: tuple[tuple[int, int, str, str, str], ...] = ()
 
     @property
     def avro_names(self) -> list[str]:
         """Avro allows few characters in names, so readers go by field id."""
-        return [name if _AVRO_NAME.fullmatch(name) else f"partition_{id_}" for _, id_, name, _ in self.fields]
+        return [name if _AVRO_NAME.fullmatch(name) else f"partition_{id_}" for _, id_, name, *_ in self.fields]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [
-            {"source-id": source, "field-id": id_, "name": name, "transform": "identity"}
-            for source, id_, name, _ in self.fields
+            {"source-id": source, "field-id": id_, "name": name, "transform": transform}
+            for source, id_, name, _, transform in self.fields
         ]
 
 
@@ -302,7 +302,7 @@ AVRO_OF: Final[dict[str, Any]] = {
 
 def _manifest_schema(spec: Spec, version: int) -> dict[str, Any]:
     named = zip(spec.avro_names, spec.fields, strict=True)
-    values = [_optional(name, AVRO_OF[kind], id_) for name, (_, id_, _, kind) in named]
+    values = [_optional(name, AVRO_OF[kind], id_) for name, (_, id_, _, kind, _) in named]
     return {"type": "record", "name": "manifest_entry", "fields": [
         _required("status", "int", 0),
         _optional("snapshot_id", "long", 1),

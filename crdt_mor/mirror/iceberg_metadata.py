@@ -57,13 +57,13 @@ class Shape:
     Attributes:
         fields: of the schema.
         mapping: of names in files to field ids.
-        partition: source id, name and Iceberg type of each partition column; empty if the mirror has no partitions.
+        partition: source id, name, Iceberg type and transform of each level; empty if the mirror has no partitions.
         types: see `Moment.types`.
     """
 
     fields: Sequence[Json]
     mapping: Sequence[Json]
-    partition: tuple[tuple[int, str, str], ...] = ()
+    partition: tuple[tuple[int, str, str, str], ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -135,22 +135,24 @@ def specs_of(metadata: Json | None, shape: Shape) -> tuple[Spec, Spec]:
     if not shape.partition:
         return none, none
     known = {} if metadata is None else {spec["spec-id"]: spec["fields"] for spec in metadata["partition-specs"]}
-    wanted = [(source, "identity") for source, _, _ in shape.partition]
+    wanted = [(source, transform) for source, _, _, transform in shape.partition]
     same = (id_ for id_, fields in known.items() if [(one["source-id"], one["transform"]) for one in fields] == wanted)
     spec_id = next(same, max(known, default=0) + 1)
     first = _last_partition_id(metadata) + 1
     old = known.get(spec_id) or [
-        {"field-id": first + place, "name": name} for place, (_, name, _) in enumerate(shape.partition)
+        {"field-id": first + place, "name": name} for place, (_, name, *_) in enumerate(shape.partition)
     ]
     fields = tuple(
-        (source, one["field-id"], _free(one["name"], source, columns), kind)
-        for one, (source, _, kind) in zip(old, shape.partition, strict=True)
+        (source, one["field-id"], _free(one["name"], source, transform, columns), kind, transform)
+        for one, (source, _, kind, transform) in zip(old, shape.partition, strict=True)
     )
     return Spec(spec_id, fields), none
 
 
-def _free(name: str, source: int, columns: Mapping[str, int]) -> str:
-    return name if columns.get(name, source) == source else _free(f"{name}_{source}", source, columns)
+def _free(name: str, source: int, transform: str, columns: Mapping[str, int]) -> str:
+    """Return a name that no column has, except the source of an identity."""
+    owner = source if transform == "identity" else None
+    return name if columns.get(name, owner) == owner else _free(f"{name}_{source}", source, transform, columns)
 
 
 def _last_partition_id(metadata: Json | None) -> int:
@@ -191,7 +193,7 @@ def following(
         snapshots[-1]["parent-snapshot-id"] = snapshots[-2]["snapshot-id"]
     named = {one["schema-id"] for one in snapshots}
     schemas = [] if before is None else [one for one in before["schemas"] if one["schema-id"] in named]
-    partitions = [0 if before is None else _last_partition_id(before), *(id_ for _, id_, _, _ in spec.fields)]
+    partitions = [0 if before is None else _last_partition_id(before), *(id_ for _, id_, *_ in spec.fields)]
     return {
         **_version_json(new.row_ids), "table-uuid": uuid, "location": root,
         "last-sequence-number": sequence, "last-updated-ms": at_ms,

@@ -13,8 +13,9 @@ from typing import Any
 
 from crdt_mor.columns.names import STORED, Names
 from crdt_mor.errors import FormatError
-from crdt_mor.model.config_properties import OUR_NAMES
+from crdt_mor.model.config_properties import OUR_FUNCTIONS, OUR_NAMES
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.partition_functions import from_text
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -47,7 +48,8 @@ def names_of(alterations: Alterations) -> Names:
         for stored, name in alteration.added:
             shown[stored] = name
         former += [(shown.get(stored, stored), stored) for stored, _ in alteration.renamed]
-        former += [(shown.get(stored, stored), stored) for stored in alteration.dropped]
+        if alteration.at != EPOCH:  # columns of partition functions are hidden from the beginning
+            former += [(shown.get(stored, stored), stored) for stored in alteration.dropped]
         shown.update(alteration.renamed)
         hidden += alteration.dropped
         comments.update(alteration.comments)
@@ -91,9 +93,12 @@ def alteration_of(entry: Sequence[Any]) -> Alteration:
 
 
 def created_with(properties: Mapping[str, str]) -> Alterations:
-    text = properties.get(OUR_NAMES)
+    text, functions = properties.get(OUR_NAMES), properties.get(OUR_FUNCTIONS)
+    if text is None and functions is None:
+        return ()
+    hidden = tuple(from_text(functions or "[]"))
     try:
-        return () if text is None else (Alteration(EPOCH, added=_pairs(json.loads(text))),)
+        return (Alteration(EPOCH, added=_pairs(json.loads(text or "{}")), dropped=hidden),)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"restore the damaged hoodie.properties. {OUR_NAMES}={text!r:.200}") from error
 

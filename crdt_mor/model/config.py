@@ -18,6 +18,7 @@ from crdt_mor.model.config_merge import check_merge, merge_of_hudi, merge_proper
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.numbers import whole_number
+from crdt_mor.model.partition_functions import PartitionBy, from_text, to_text
 
 SUPPORTED_VERSIONS: Final = (6, 8, 9)
 WRITTEN_VERSION: Final = 9
@@ -186,11 +187,14 @@ class TableConfig:
         return {hoodie.TYPE: "MERGE_ON_READ", **merge_properties(self.merge), hoodie.BUCKETS: str(self.buckets)}
 
     def _key_properties(self) -> dict[str, str]:
-        partition = {hoodie.PARTITION: ",".join(self.key.partition_fields)} if self.key.partition_fields else {}
+        key = self.key
+        partition = {hoodie.PARTITION: ",".join(key.partition_columns)} if key.partition_by else {}
+        functions = {hoodie.OUR_FUNCTIONS: to_text(key.partition_by)} if key.functions else {}
         prefixed = self.key.composite and len(self.key.fields) == 1
         return {
             hoodie.RECORD_KEY: ",".join(self.key.fields),
             **partition,
+            **functions,
             hoodie.GENERATOR: self.key.keygen_type,
             # Hudi writers that ignore this property prefix keys of version 9 too.
             **({hoodie.KEY_ENCODING: "FIELD_PREFIXED"} if prefixed else {}),
@@ -296,7 +300,9 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
 def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
     fields = hoodie.names_in(props.get(hoodie.RECORD_KEY, "")) or (META_COLUMNS[2],)
     # The custom generator's entries are `column:TYPE`.
-    partition = tuple(name.partition(":")[0] for name in hoodie.names_in(props.get(hoodie.PARTITION, "")))
+    functions = from_text(props.get(hoodie.OUR_FUNCTIONS, "[]"))
+    columns = (name.partition(":")[0] for name in hoodie.names_in(props.get(hoodie.PARTITION, "")))
+    partition: PartitionBy = tuple(functions.get(name, name) for name in columns)
     class_name = props.get(hoodie.GENERATOR_CLASS, "").rsplit(".", 1)[-1]
     generator = props.get(hoodie.GENERATOR, _KEY_GENERATORS.get(class_name, class_name)).upper().removesuffix("_AVRO")
     if hoodie.flag(props, hoodie.SLASHED_DATES, default=False):

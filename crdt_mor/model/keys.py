@@ -1,7 +1,8 @@
 """Record keys, partition paths and buckets: which file contains a row.
 
     key columns        -> record key      `7`, or `id:7,day:2026-01-01` for a composite key
-    partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style
+    partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style; a function
+                                          of a column takes the place of a column, see `partition_functions`
     record key         -> bucket          Java's hash of the key's values, as in Hudi
 
 The texts are Hudi's and must identify a row, so ambiguous values raise an error. Since table version 9, the text of one
@@ -11,7 +12,8 @@ key column with several partition columns contains the column's name (`id:7`), a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
@@ -23,10 +25,12 @@ import pyarrow.types as pt
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import empty_texts, text_scalar
-from crdt_mor.columns.types import values_of
+from crdt_mor.columns.types import stored_type, values_of
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.late_imports import pc
 from crdt_mor.model import java_hash
+from crdt_mor.model.partition_functions import PartitionBy, PartitionFunction, sources
+from crdt_mor.model.partition_values import function_values, require_type, result_type
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The path of null or empty partition values."""
@@ -45,7 +49,7 @@ _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 @dataclass(frozen=True, slots=True)
 class KeySpec:
     fields: tuple[str, ...]
-    partition_fields: tuple[str, ...] = ()
+    partition_by: PartitionBy = ()
     hive_style: bool = False
     generator: str = ""
     """The key generator of a table made by Hudi. Empty: derived from the columns."""
@@ -54,21 +58,31 @@ class KeySpec:
     url_encode: bool = False
     hash_fields: tuple[str, ...] = ()
     """The hashed key columns, if a table made by Hudi does not hash the whole key."""
+    partition_fields: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The columns that determine a row's partition, each once."""
+    partition_columns: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The stored column of each level: Hudi's partition fields."""
+    functions: tuple[PartitionFunction, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.fields:
             raise InvalidInputError("a table needs a record key: name at least one column.")
-        for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
+        for names, what in ((self.fields, "record key"), (self.partition_by, "partition")):
             if len(set(names)) < len(names):
-                raise InvalidInputError(f"the {what} has a column twice: name each column once. columns={list(names)}")
+                twice = [*map(str, names)]
+                raise InvalidInputError(f"the {what} has a column twice: name each column once. columns={twice}")
+        object.__setattr__(self, "partition_fields", sources(self.partition_by))
+        columns = tuple(one if isinstance(one, str) else one.column for one in self.partition_by)
+        object.__setattr__(self, "partition_columns", columns)
+        object.__setattr__(self, "functions", tuple(one for one in self.partition_by if not isinstance(one, str)))
 
     @property
     def keygen_type(self) -> str:
         if self.generator:
             return self.generator
-        if not self.partition_fields:
+        if not self.partition_by:
             return "NON_PARTITION"
-        return "SIMPLE" if len(self.fields) == len(self.partition_fields) == 1 else "COMPLEX"
+        return "SIMPLE" if len(self.fields) == len(self.partition_by) == 1 else "COMPLEX"
 
     @property
     def composite(self) -> bool:
@@ -83,12 +97,16 @@ class KeySpec:
     def check_types(self, schema: TableSchema | pa.Schema) -> None:
         """Raise `InvalidInputError` for missing columns, and for types that engines format differently."""
         declared = schema.declared if isinstance(schema, TableSchema) else schema
-        for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
-            for name in names:
+        for levels, what in ((self.fields, "record key"), (self.partition_by, "partition")):
+            for level in levels:
+                name = level if isinstance(level, str) else level.source
                 if name not in declared.names:
                     raise InvalidInputError(f"a {what} column does not exist. column={name} columns={declared.names}")
                 kind = declared.field(name).type
                 plain = values_of(kind)
+                if isinstance(level, PartitionFunction):
+                    require_type(level, stored_type(kind, name))
+                    continue
                 family = kind_of(plain)
                 if not (family.may_be_partition(plain) if what == "partition" else family.may_be_key(plain)):
                     raise InvalidInputError(
@@ -134,12 +152,21 @@ class KeySpec:
     def partition_paths(self, data: pa.Table) -> pa.Array:
         """Return the partition path of every row. Empty in an unpartitioned table."""
         self.refuse_foreign_generator()
-        if not self.partition_fields:
+        if not self.partition_by:
             return empty_texts(data.num_rows)
-        levels = [self._level(data.column(name), name) for name in self.partition_fields]
+        columns = {name: data.column(name) for name in self.partition_by if isinstance(name, str)}
+        return self.paths_of({**columns, **self.function_values(data)})
+
+    def paths_of(self, values: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
+        """Return the path of each row of `partition_columns`."""
+        levels = [self._level(values[name], name) for name in self.partition_columns]
         return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, text_scalar("/"))
 
-    def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
+    def function_values(self, data: pa.Table) -> dict[str, pa.Array]:
+        """Return the functions' values by stored column. data: rows with their sources."""
+        return {one.column: function_values(one, data.column(one.source)) for one in self.functions}
+
+    def _level(self, column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         """Return a directory name per row. Each distinct value is checked once."""
         encoded = _key_text(column, name).dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
@@ -217,15 +244,15 @@ class KeySpec:
         return values
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
-        """Return the column values that a partition path determines, for pruning.
+        """Return the values of `partition_columns` that a partition path determines, for pruning.
 
         A null or empty string is unclear, and so are paths of another key generator. Such columns are omitted.
         """
-        levels = path.split("/") if len(self.partition_fields) > 1 else [path]
-        if self.keygen_type not in _GENERATORS or len(levels) != len(self.partition_fields):
+        levels = path.split("/") if len(self.partition_by) > 1 else [path]
+        if self.keygen_type not in _GENERATORS or len(levels) != len(self.partition_by):
             return {}
         values: dict[str, object] = {}
-        for name, level in zip(self.partition_fields, levels, strict=True):
+        for name, level in zip(self.partition_columns, levels, strict=True):
             text = level.removeprefix(f"{name}=") if self.hive_style else level
             text = unquote(text) if self.url_encode else text
             index = stored.get_field_index(name)
@@ -233,6 +260,10 @@ class KeySpec:
             if known:
                 values[name] = value
         return values
+
+    def function_fields(self, stored: pa.Schema) -> list[pa.Field]:
+        """Return the stored columns of the functions. stored: the columns with their sources."""
+        return [pa.field(one.column, result_type(one, stored.field(one.source).type)) for one in self.functions]
 
 
 def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) -> npt.NDArray[np.int32]:

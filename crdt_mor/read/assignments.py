@@ -46,7 +46,7 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             "an update cannot change key columns: delete the row and upsert it with its new key, both in one "
             f"transaction(). columns={fixed}"
         )
-    moving = [name for name in given if name in config.key.partition_fields]
+    moving = [name for name in given if name in config.key.partition_by]
     if moving:
         raise InvalidInputError(
             "an update cannot change partition columns: move rows with move(keys, partition="

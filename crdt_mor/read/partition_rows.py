@@ -35,7 +35,7 @@ class PartitionRows:
         return sorted(path for frame in self._rows(paths, key, schema) for path in _matching(frame, parts))
 
     def _rows(self, paths: tuple[str, ...], key: KeySpec, schema: TableSchema) -> list[pl.DataFrame]:
-        fields = key, schema.select(key.partition_fields).declared
+        fields = key, schema.select(key.partition_columns).declared
         with self._lock:
             if self._fields != fields:
                 self._fields, self._paths, self._known, self._frames = fields, (), set(), []

@@ -23,13 +23,14 @@ import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
-from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice, Slices
-from crdt_mor.read.expressions import Comparison, columns_in, comparison, conjuncts, operands
+from crdt_mor.read.expressions import Comparison, comparison, conjuncts, operands
+from crdt_mor.read.partition_filters import on_partitions
 from crdt_mor.read.partition_rows import PartitionRows
 
 KEYS_MAX = 100_000
@@ -73,7 +74,7 @@ def prune(
     if condition is None:
         return Pruning(slices, slices, slices)
     parts = conjuncts(condition)
-    decidable = _on_partitions(parts, config.key)
+    decidable = on_partitions(parts, config.key, schema)
     left = slices.within(rows.matching(slices.partitions, decidable, config.key, schema)) if decidable else slices
     wanted = _buckets(parts, config, schema)
     kept = left if wanted is None else Slices(s for s in left if _may_hold(s.file_id, wanted, config))
@@ -82,18 +83,13 @@ def prune(
 
 def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> list[str]:
     """Return the partitions that may match."""
-    decidable = _on_partitions(parts, key)
+    decidable = on_partitions(parts, key, schema)
     return PartitionRows().matching(tuple(paths), decidable, key, schema) if decidable else list(paths)
 
 
 def _without(slices: Sequence[FileSlice], others: Sequence[FileSlice]) -> list[FileSlice]:
     groups = {slice_.group for slice_ in others}
     return [slice_ for slice_ in slices if slice_.group not in groups]
-
-
-def _on_partitions(parts: Sequence[pl.Expr], key: KeySpec) -> list[pl.Expr]:
-    known = {*key.partition_fields, PARTITION_PATH}
-    return [part for part in parts if (names := set(columns_in(part))) and names <= known]
 
 
 def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:

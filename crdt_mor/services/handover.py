@@ -54,6 +54,12 @@ def _require_own_order(config: TableConfig) -> None:
             "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "
             f"needed. merge={config.merge} table={config.name}"
         )
+    if config.key.functions:
+        raise InvalidInputError(
+            "Hudi's writers cannot compute the partition functions of this table: copy it into a table whose partition "
+            "columns are in the rows, Table.create(...).append(...), and hand that table over. "
+            f"partition_by={[*map(str, config.key.partition_by)]} table={config.name}"
+        )
     if config.merge.expiry is not None:
         raise InvalidInputError(
             "Hudi's writers see expired rows until a compaction, so the result of their MERGE INTO would depend on it: "

@@ -30,6 +30,7 @@ from crdt_mor.merge.tombstones import tombstones
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.keys import KeySpec, buckets
+from crdt_mor.model.partition_functions import sources
 from crdt_mor.model.slices import FileSlice, Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.damage import naming_damage
@@ -61,7 +62,8 @@ def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
 
     Rows of two partitions may share a key, unless the key names the partition.
     """
-    return set(source.partition_fields) <= {*target.fields, *target.partition_fields}
+    named = {*target.fields, *target.partition_by}
+    return all(level in named or sources([level])[0] in named for level in source.partition_by)
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class Loader:
         for name in target.partition_fields:
             if name not in columns and name in known:
                 columns[name] = pa.array([known[name]] * dead.height, stored.field(name).type)
-        unchanged = (source.partition_fields, source.hive_style) == (target.partition_fields, target.hive_style)
+        unchanged = _folders(source) == _folders(target)
         missing = [name for name in target.partition_fields if name not in columns]
         if not keeps_partitions_apart(source, target) or (missing and not unchanged):
             raise InvalidInputError(
@@ -260,6 +262,10 @@ class Loader:
             if member.hidden is not None:
                 rows = rows.with_columns(member.restored(rows).alias(member.hidden)).drop(member.columns)
         return rows
+
+
+def _folders(key: KeySpec) -> tuple[object, ...]:
+    return key.partition_by, key.partition_columns, key.hive_style
 
 
 def is_moved(stored: str, names: Names, target: TableConfig) -> bool:

@@ -31,7 +31,15 @@ from crdt_mor.write.merge_into_plan import HIT, MATCHED, ROW, Clause, MergePlan
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf
 from crdt_mor.write.statements import keyed
-from crdt_mor.write.update import SET_NO_LOWER, changed_rows, key_of, refuse_lost, rows_anew, with_values
+from crdt_mor.write.update import (
+    SET_NO_LOWER,
+    changed_rows,
+    key_of,
+    refuse_lost,
+    rows_anew,
+    same_functions,
+    with_values,
+)
 
 _CONDITION: Final = "condition"
 _PLACE: Final = [PARTITION_PATH, RECORD_KEY]
@@ -187,13 +195,14 @@ def _add_update(
 ) -> None:
     """Add changed rows, some of which move to another partition. if_lost: see `refuse_lost`."""
     config = statements.config
-    where = [name for name in config.key.partition_fields if name in names and name not in config.key.fields]
+    key = config.key
+    where = [one for one in key.partition_by if isinstance(one, str) and one in names and one not in key.fields]
     keys = [name for name in config.key.fields if name in names]
     if keys and not _same(before, after, keys, statements.schema).all():
         raise InvalidInputError(
             f"a merge cannot change a key: delete the row in a clause, and insert it under another. columns={keys}"
         )
-    stays = _same(before, after, where, statements.schema)
+    stays = _same(before, after, where, statements.schema) & same_functions(before, after, names, statements)
     if stays.all():
         set_names = [name for name in names if name not in (*where, *keys)]
         kept = _with(after, before, [*where, *keys])

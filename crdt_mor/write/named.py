@@ -18,6 +18,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import ConstraintViolationError, CrdtMorError, InvalidInputError
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, merging_of
+from crdt_mor.model import partition_functions
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.rules import Rules
@@ -220,18 +221,21 @@ def called_config(config: TableConfig, names: Names) -> TableConfig:
 
 
 def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
+    def shown(name: str) -> str:
+        return by.get(name, name)
+
     def renamed(columns: Iterable[str]) -> tuple[str, ...]:
-        return tuple(by.get(name, name) for name in columns)
+        return tuple(map(shown, columns))
 
     key, merge = config.key, config.merge
-    ordering = None if merge.ordering is None else by.get(merge.ordering, merge.ordering)
+    ordering = None if merge.ordering is None else shown(merge.ordering)
     members = tuple(member.renamed(renamed(member.columns)) for member in merge.columns)
-    unavailable = tuple((None if name is None else by.get(name, name), marker) for name, marker in merge.unavailable)
-    expiry = merge.expiry and replace(merge.expiry, column=by.get(merge.expiry.column, merge.expiry.column))
+    unavailable = tuple((None if name is None else shown(name), marker) for name, marker in merge.unavailable)
+    expiry = merge.expiry and replace(merge.expiry, column=shown(merge.expiry.column))
     columns = tuple(sorted(members, key=lambda member: member.columns))
     return replace(
         config,
-        key=replace(key, fields=renamed(key.fields), partition_fields=renamed(key.partition_fields)),
+        key=replace(key, fields=renamed(key.fields), partition_by=partition_functions.renamed(key.partition_by, shown)),
         merge=replace(merge, ordering=ordering, columns=columns, unavailable=unavailable, expiry=expiry),
     )
 

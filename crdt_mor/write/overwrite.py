@@ -33,6 +33,7 @@ from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.overwrite import EVERYTHING, Scope
+from crdt_mor.model.partition_functions import renamed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
@@ -156,15 +157,12 @@ def _path(write: OpenWrite, partition: object) -> str:
     if isinstance(partition, str) and _is_path(key, partition):
         _refuse_ambiguous(write, partition)
         return partition
-    names = write.statements.value.names
-    if isinstance(partition, Mapping) and not names.are_stored:
-        partition = dict(zip(names.stored(partition, schema), partition.values(), strict=True))
-    return _path_of_values(key, schema, partition, names)
+    return _path_of_values(key, schema, partition, write.statements.value.names)
 
 
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
     key, schema = write.session.config.key, write.statements.schema
-    if len(key.partition_fields) > 1 or schema.stored.field(key.partition_fields[0]).type != pa.string():
+    if [schema.stored.field(column).type for column in key.partition_columns] != [pa.string()]:
         return
     try:
         other = _path_of_values(key, schema, path, write.statements.value.names)
@@ -172,7 +170,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
         return  # no partition value looks like this
     if not write.session.views.slices(write.value).within([other]):
         return
-    (name,) = key.partition_fields
+    (name,) = key.partition_columns
     value = path.removeprefix(f"{name}=")
     raise InvalidInputError(
         "this text names two partitions, by path and by value: use a mapping, "
@@ -183,45 +181,39 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
 
 def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names: Names) -> str:
     """Return the path of a partition named by values."""
-    fields = key.partition_fields
+    levels = [*map(str, renamed(key.partition_by, names.shown))]
     if isinstance(partition, Mapping):
-        if set(partition) != set(fields):
-            raise _misnamed(fields, {names.shown(name): value for name, value in partition.items()}, names)
-        values = [partition[name] for name in fields]
+        values = [partition[level] for level in levels if level in partition]
+        values = values if len(values) == len(partition) else []
     else:
         values = list(partition) if isinstance(partition, tuple | list) else [partition]
-    if len(values) != len(fields):
-        raise _misnamed(fields, partition, names)
+    if len(values) != len(levels):
+        raise InvalidInputError(
+            "name a partition by a value for each partition column, by a mapping, or by its path. "
+            f"partition_by={levels} got={partition!r}"
+        )
     columns = {}
-    for name, value in zip(fields, values, strict=True):
-        kind = schema.stored.field(name).type
+    for column, level, value in zip(key.partition_columns, levels, values, strict=True):
+        kind = schema.stored.field(column).type
         try:
             text = pa.array([value]) if not isinstance(value, str) else pa.array([value], pa.string())
-            columns[name] = text.cast(kind)
+            columns[column] = text.cast(kind)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                "name a partition by values of its columns' types. "
-                f"column={names.shown(name)} type={kind} value={value!r}"
+                f"name a partition by values of its columns' types. column={level} type={kind} value={value!r}"
             ) from error
-    path: str = key.partition_paths(pa.table(columns))[0].as_py()
+    path: str = key.paths_of(columns)[0].as_py()
     return path
 
 
 def _is_path(key: KeySpec, text: str) -> bool:
     """Return True for a partition path whose levels name their columns, or with several levels."""
     levels = text.split("/")
-    if len(levels) != len(key.partition_fields):
+    if len(levels) != len(key.partition_by):
         return False
     if key.hive_style:
-        return all(level.startswith(f"{name}=") for level, name in zip(levels, key.partition_fields, strict=True))
+        return all(level.startswith(f"{name}=") for level, name in zip(levels, key.partition_columns, strict=True))
     return len(levels) > 1
-
-
-def _misnamed(fields: Sequence[str], partition: object, names: Names) -> InvalidInputError:
-    return InvalidInputError(
-        "name a partition by a value for each partition column, by a mapping, or by its path. "
-        f"partition_by={[*map(names.shown, fields)]} got={partition!r}"
-    )
 
 
 # --- base files -------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import LEFT, DeleteWrite, RowsWrite, all_differ, precombine
 from crdt_mor.model.alteration_event import require_meant
@@ -159,6 +160,8 @@ class Statements:
         data = data if rules is None else rules.completed(data)
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
+        if self.config.key.functions:
+            rows = with_columns(rows, self.config.key.function_values(rows))
         if self.config.merge.ordering is not None:
             hold_ordering(rows, self.config.merge.ordering, statement.are_kept)
         masks = self._not_given(rows, merging)
@@ -290,6 +293,8 @@ class Statements:
         rows: all stored columns except visible ones of payloads with a state, and keys in the form of `keyed`.
         """
         types = self.merging.columns.stored
+        made = self.config.key.function_values(to_arrow(rows.select(self.config.key.partition_fields)))
+        rows = rows.with_columns(pl.Series(name, pl.from_arrow(values)) for name, values in made.items())
         there = {*rows.columns}
         columns = [name for name in types if name in there]
         keys = [pl.col(name) for name in (RECORD_KEY, PARTITION_PATH, BUCKET)]

@@ -60,6 +60,7 @@ class Update:
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
         config, kinds = statements.config, polars_schema(statements.schema.declared)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
+        _refuse_moves(rows, after, [*self.assigned], statements)
         changed = changed_rows(rows, after, [*self.assigned], statements)
         statements.add(set_exactly(changed, statements))
 
@@ -210,6 +211,26 @@ def with_values(
             f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
         ) from error
     return with_columns(rows, {name: new.column(name) for name in assigned})
+
+
+def same_functions(before: pa.Table, after: pa.Table, names: Sequence[str], statements: NamedStatements) -> pl.Series:
+    """Return where two versions of rows agree in the partition functions. names: columns that may differ."""
+    key, schema = statements.config.key, statements.schema
+    if not any(one.source in names for one in key.functions):
+        return pl.repeat(True, before.num_rows, dtype=pl.Boolean, eager=True)
+    sides = (schema.normalise(side.select(key.partition_fields)) for side in (before, after))
+    old, new = (pl.DataFrame(pl.from_arrow(pa.table(key.function_values(side)))) for side in sides)
+    return old.select(pl.all_horizontal(pl.col(name).eq_missing(new[name]) for name in old.columns)).to_series()
+
+
+def _refuse_moves(before: pa.Table, after: pa.Table, names: Sequence[str], statements: NamedStatements) -> None:
+    moves = ~same_functions(before, after, names, statements)
+    if moves.any():
+        functions = [str(one) for one in statements.config.key.functions if one.source in names]
+        raise InvalidInputError(
+            "an update cannot move a row to another partition: use a merge that sets the column, or exclude the row by "
+            f"`where`. partition_by={functions} key={key_of(before, int(moves.arg_max() or 0), statements.config)}"
+        )
 
 
 def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements, if_lost: str) -> None:

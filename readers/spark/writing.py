@@ -274,7 +274,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
     """
     table = mor.Table(path, storage_options=storage_options)
     config = table.config
-    names = list(dict.fromkeys([*config.key, *config.partition_by]))
+    names = list(dict.fromkeys([*config.key, *config.partition_sources]))
     absent = [name for name in names if name not in df.columns]
     if absent:
         raise mor.InvalidInputError(f"rows go to file groups by key and partition. missing={absent} has={df.columns}")

@@ -25,7 +25,8 @@ PYTHON_ALONE = {
     "api/update_parts.py", "api/doctor.py", "api/files.py", "api/reading.py", "api/statements.py", "model/policies.py",
     "events/own_blocks.py", "log/paths.py", "read/sql_literals.py", "columns/arrow_input.py",
     "columns/casts.py", "ground/forks.py",
-    "merge/payload.py", "model/authors.py", "model/merge_spec.py", "read/assignments.py", "read/conditions.py",
+    "merge/payload.py", "model/authors.py", "model/merge_spec.py", "model/partition_functions.py",
+    "read/assignments.py", "read/conditions.py",
     "read/filter_errors.py", "store/handed_stores.py", "write/declaring.py", "write/held.py", "write/merge_into.py",
     "write/statements.py", "write/update.py", "write/new_values.py", "api/alteration.py", "events/write.py",
 }  # fmt: skip

@@ -40,6 +40,7 @@ ALLOWED = {
     "crdt_mor/mirror/iceberg_bounds.py": "Iceberg's bytes of the nine stored types",
     "crdt_mor/mirror/iceberg_types.py": "Iceberg's types",
     "crdt_mor/model/config_merge.py": "rows expire at a timestamp",
+    "crdt_mor/model/partition_values.py": "the types that Iceberg's transforms take",
     "crdt_mor/write/held.py": "NaN, a value of floats alone",
     "payloads/booleans.py": "the types that a payload merges",
     "payloads/counters.py": "the types that a payload merges",

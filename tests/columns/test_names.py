@@ -105,7 +105,7 @@ def test_names_are_a_bijection_at_every_moment(steps: list[tuple[str, str, str]]
 
 
 def test_an_unknown_name_is_told_what_has_become_of_it() -> None:
-    names = names_of((Alteration(EPOCH, renamed=(("a", "b"),)), Alteration(EPOCH, dropped=("c",))))
+    names = names_of((Alteration(EPOCH, renamed=(("a", "b"),)), Alteration(from_ms(1), dropped=("c",))))
     known = schema("a", "c", "d")
     with pytest.raises(
         mor.errors.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'\. unknown=\['a'\]"

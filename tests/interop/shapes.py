@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Payload, Table
+from crdt_mor import Payload, Table, bucket, month, truncate
 from crdt_mor.api.transaction import Transaction
 from crdt_mor.payloads import (
     All,
@@ -649,6 +649,26 @@ def plain_partitions_by_two(make: Maker) -> Table:
 def hive_partitions_by_date(make: Maker) -> Table:
     """default, hive style partitions by a date."""
     return _write_places(make, partition_by="day")
+
+
+@shape()
+def partitions_by_functions(make: Maker) -> Table:
+    """default, hive style partitions by functions of a time, a key and a text."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string()), ("n", pa.int64())]
+    )
+
+    def some(names: Iterable[int], n: int) -> pa.Table:
+        first = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        rows = [(i, first + dt.timedelta(hours=7 * i), (None, "Ann", "Änne")[i % 3], n) for i in names]
+        return pa.table([*zip(*rows, strict=True)], schema=schema)
+
+    table = make.create(schema, partition_by=[month("at"), bucket("id", 3), truncate("name", 2)])
+    table.append(some(range(12), 1))
+    table.maintenance.compact()
+    table.upsert(some(range(4), 2))
+    table.delete(some([0, 5], 0).select(["id", "at", "name"]))
+    return table
 
 
 @shape()

@@ -189,9 +189,7 @@ def test_a_dropped_partition_and_a_foreign_parameter(catalog: Any, table: Table)
         DatabaseName="lake", TableInput={**kept, "Parameters": {**found["Parameters"], "owner": "ops"}}
     )
     glue = Glue(catalog, "lake", "events")
-    gone = entry_of(
-        table.uri, TableSchema.of(SCHEMA).stored, replace(KEY, partition_fields=("day",)), ["day=2025-01-01"]
-    )
+    gone = entry_of(table.uri, TableSchema.of(SCHEMA).stored, replace(KEY, partition_by=("day",)), ["day=2025-01-01"])
     glue.add(gone, gone.partitions)
     assert "2025-01-01" in partitions(catalog)
 

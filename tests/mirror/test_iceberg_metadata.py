@@ -61,7 +61,7 @@ MAP = MirrorColumn(
 ID = MirrorColumn(1, "Größe", "id", pa.int64())
 
 
-def shape_of(*columns: MirrorColumn, partition: tuple[tuple[int, str, str], ...] = ()) -> Shape:
+def shape_of(*columns: MirrorColumn, partition: tuple[tuple[int, str, str, str], ...] = ()) -> Shape:
     return Shape(schema_fields(columns), name_mapping(columns, []), partition)
 
 
@@ -143,7 +143,7 @@ def test_metadata_is_read_by_pyiceberg() -> None:
     require_pyiceberg()
     from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 
-    shape = shape_of(ID, NESTED, LIST, MAP, partition=((1, "Größe", "long"),))
+    shape = shape_of(ID, NESTED, LIST, MAP, partition=((1, "Größe", "long", "identity"),))
     *_, last = line(shape, shape_of(ID, NESTED), shape)
 
     found = TableMetadataUtil.parse_raw(json.dumps(last))
@@ -171,13 +171,15 @@ def test_metadata_after_a_rename_keeps_ids_and_the_schemas_of_snapshots() -> Non
 def test_partition_field_keeps_its_name_until_another_column_has_it() -> None:
     part = MirrorColumn(1, "region", "part", pa.string())
     other = MirrorColumn(5, "part", "part2", pa.string())
-    before = line(shape_of(MirrorColumn(1, "part", "part", pa.string()), partition=((1, "part", "string"),)))[-1]
+    before = line(
+        shape_of(MirrorColumn(1, "part", "part", pa.string()), partition=((1, "part", "string", "identity"),))
+    )[-1]
 
-    kept_name, _ = specs_of(before, shape_of(part, partition=((1, "region", "string"),)))
-    new_name, _ = specs_of(before, shape_of(part, other, partition=((1, "region", "string"),)))
+    kept_name, _ = specs_of(before, shape_of(part, partition=((1, "region", "string", "identity"),)))
+    new_name, _ = specs_of(before, shape_of(part, other, partition=((1, "region", "string", "identity"),)))
 
-    assert kept_name.fields == ((1, 1000, "part", "string"),)
-    assert new_name.fields == ((1, 1000, "part_1", "string"),)
+    assert kept_name.fields == ((1, 1000, "part", "string", "identity"),)
+    assert new_name.fields == ((1, 1000, "part_1", "string", "identity"),)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,8 @@ def test_manifest_is_read_back_and_by_pyiceberg(tmp_path: Path, values: tuple[An
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.manifest import read_manifest_list
 
-    spec = Spec(1, ((1, 1000, "Größe", "string"), (2, 1001, "n", "int"), (3, 1002, "day", "date")))
+    levels = (1, 1000, "Größe", "string"), (2, 1001, "n", "int"), (3, 1002, "day", "date")
+    spec = Spec(1, tuple((*level, "identity") for level in levels))
     size, n = MirrorColumn(1, "Größe", "id", pa.string()), MirrorColumn(2, "n", "n", pa.int32())
     fields = schema_fields([size, n, MirrorColumn(3, "day", "day", pa.date32())])
     schema = {"type": "struct", "schema-id": 0, "fields": fields}

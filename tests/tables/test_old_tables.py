@@ -132,7 +132,7 @@ def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted:
     Where nothing says since when a writer is silent, its silence counts from the first look, so the expiry is short.
     """
     table, then = mor.Table(lake / name, opening=mor.Opening(writer_expiry=timedelta(milliseconds=20))), noted[name]
-    key, partitions = table.config.key, table.config.partition_by
+    key, partitions = table.config.key, table.config.partition_sources
     row = table.scan().to_polars().sort(key).head(1)
     table.delete(row.select(*key, *partitions), plain=True)
     assert len(plain(table.scan())) == len(then["scan"]) - 1

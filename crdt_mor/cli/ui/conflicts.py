@@ -66,7 +66,7 @@ class _Written:
 
 
 def _written(table: mor.Table, since: int) -> _Written | None:
-    names = list(dict.fromkeys([*table.config.key, *table.config.partition_by]))
+    names = list(dict.fromkeys([*table.config.key, *table.config.partition_sources]))
     try:
         rows = table.changes(since=since if since > 0 else None, raw=True, columns=names).to_polars()
     except (mor.errors.CheckpointExpiredError, mor.SnapshotExpiredError):
@@ -92,7 +92,7 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
     met = several["ordinal"].map_elements(lambda own: sorted(_met(own, overlaps)), pl.List(pl.Int64))
     found = several.with_columns(ordinal=met).filter(pl.col("ordinal").list.len() > 0)
     found = found.sort(pl.col("ordinal").list.last(), descending=True, maintain_order=True)
-    key, partition = table.config.key, table.config.partition_by
+    key, partition = table.config.key, table.config.partition_sources
     shown = [
         {
             "text": text_of([row[written.places[name]] for name in key]),
