@@ -1,22 +1,31 @@
-"""`Table.alter`: rename, hide, widen and comment on columns."""
+"""`Table.alter` and `Table.add_columns`: add, rename, hide, widen and comment on columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from datetime import timedelta
+from functools import partial, reduce
+from operator import or_
 from types import MappingProxyType
 from typing import Any, Final
 
+import polars as pl
 import pyarrow as pa
 
-from crdt_mor.api.statements import names_of
-from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.api.data import SchemaLike, read_schema
+from crdt_mor.api.statements import WAIT, names_of
+from crdt_mor.api.table_rules import TableRules
+from crdt_mor.api.table_writes import TableWrites
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events import alteration as events
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.model.alteration_event import AlterationRequest
-from crdt_mor.model.authors import application_of, check_info
+from crdt_mor.model.alteration_event import AlterationRequest, field_above, with_columns
+from crdt_mor.model.authors import Info, application_of, check_info
+from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.growing import require_growth
+from crdt_mor.write.named import shown_config
 from crdt_mor.write.refusals import require_writable
 
 COMMENT_MAX: Final = 1024
@@ -24,10 +33,63 @@ COMMENT_MAX: Final = 1024
 
 
 @operations
-class AlteredColumns:
-    """The part of `Table` for names and comments of columns."""
+class AlteredColumns(TableWrites, TableRules):
+    """The part of `Table` for its columns, with the writes and rules that defaults need."""
 
     _session: Session
+
+    def add_columns(
+        self,
+        columns: SchemaLike,
+        *,
+        default: Mapping[str, Any] | None = None,
+        comment: Mapping[str, str] | None = None,
+        wait: timedelta = WAIT,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add columns without rows: `add_columns({"note": pa.string()})`.
+
+        No file changes and no writer waits. Existing rows are null there. A default is a rule for later writes, and an
+        update writes it to all existing rows, so every engine reads it; that takes as long as `update` of all rows.
+
+        Args:
+            columns: names and types, as `schema` in `create`. For a field inside a column use `alter(widen=...)`.
+            default: values by new column: a number, text, truth value, date or time.
+            comment: comments by new column.
+            wait: with `default`, how long the update waits for earlier writes.
+            commit_info: as in `upsert`.
+
+        Raises:
+            InvalidInputError: a column exists, or cannot have this name or default.
+            EarlierWritePendingError: the wait was too short. The columns and rules are there; the error names the
+                update that is missing.
+        """
+        milliseconds("wait", wait)
+        add_columns(self._session, columns, default or {}, comment, commit_info)
+        if default:
+            self.add_rules(default=default)
+            self._fill([*default], wait, commit_info)
+
+    def _fill(self, names: Sequence[str], wait: timedelta, commit_info: Mapping[str, str] | None) -> None:
+        """Write the defaults of columns to the rows that are null there.
+
+        The update waits for all writes that began before the rules, and later writes obey them.
+        """
+        values = {name: pl.lit(self.rules.default[name]) for name in names}
+        try:
+            self.update(
+                {name: pl.coalesce(pl.col(name), value) for name, value in values.items()},
+                reduce(or_, (pl.col(name).is_null() for name in names)),
+                wait=wait,
+                commit_info=commit_info,
+            )
+        except CrdtMorError as error:
+            said = (
+                "the columns and the defaults of later writes are there, but existing rows are null: write the "
+                f"defaults with update(...). {error} columns={[*names]}"
+            )
+            error.args = (said, *error.args[1:])
+            raise
 
     def alter(
         self,
@@ -72,6 +134,53 @@ class AlteredColumns:
         return MappingProxyType({names.shown(stored): text for stored, text in names.comments})
 
 
+def add_columns(
+    session: Session,
+    columns: SchemaLike,
+    default: Mapping[str, Any],
+    comment: Mapping[str, str] | None,
+    commit_info: Mapping[str, str] | None,
+) -> None:
+    """Add columns and comments. default: only checked."""
+    added = read_schema(columns)
+    asked, info = AlterationRequest(comments=_comments(comment), added=added), check_info(commit_info)
+    other = [name for name in (*default, *asked.comments) if name not in added.names]
+    if not added.names or other:
+        raise InvalidInputError(
+            'pass new columns and their types, with defaults and comments only for them: add_columns({"a": '
+            f'pa.int64()}}, default={{"a": 0}}). columns={added.names} unknown={other}'
+        )
+    session.adopt()
+    _require_addable(session, added, default, bool(asked.comments))
+    _publish(session, asked, info)
+
+
+def _require_addable(session: Session, added: pa.Schema, default: Mapping[str, Any], has_comments: bool) -> None:
+    """Raise if columns exist, or may not be added, or cannot have the defaults."""
+    from crdt_mor.write.rules import rules_in_stored_names
+
+    tail = session.tail()
+    schema, config = TableSchema.from_json(tail.schema), session.config
+    known = tail.names.outward(schema)
+    inside = {name: above for name in added.names if (above := field_above(name, known)) is not None}
+    if inside:
+        raise InvalidInputError(
+            'pass the field inside its column: alter(widen={"a": pa.struct([("field", pa.int64())])}) adds it. '
+            f"columns={inside}"
+        )
+    taken = [name for name in added.names if name in known]
+    untyped = [column.name for column in added if pa.types.is_null(column.type)]
+    if taken or untyped:
+        raise InvalidInputError(
+            "add_columns takes new names with types; alter(widen=...) gives a column a wider type. "
+            f"existing={taken} without_type={untyped}"
+        )
+    grown, names, new = with_columns(schema, tail.names, added)
+    require_growth(config, tail.rules, schema, grown)
+    rules_in_stored_names((), {}, default, shown_config(config, names), grown, names)
+    _require_ours(session, has_names=has_comments or any(own != shown for own, shown in new.items()))
+
+
 def alter(
     session: Session,
     rename: Mapping[str, str] | None,
@@ -88,13 +197,22 @@ def alter(
             'pass rename, drop, comment or widen: alter(rename={"a": "b"}, drop=["c"], comment={"d": "metres"}, '
             'widen={"e": pa.int64()})'
         )
+    _require_ours(session, has_names=bool(names))
+    _publish(session, asked, info)
+
+
+def _require_ours(session: Session, *, has_names: bool) -> None:
+    """Raise if the table takes no writes, or if Hudi made a table whose names or comments would change."""
     require_writable(session)
-    if names and not session.config.ours:
+    if has_names and not session.config.ours:
         raise UnsupportedFeatureError(
             "Hudi made this table, so its column names are fixed: copy the rows to a new table, "
             "Table.create(...).append(Table(...).scan()), and alter the copy. "
             f"table={session.config.name}"
         )
+
+
+def _publish(session: Session, asked: AlterationRequest, info: Info) -> None:
     session.start()
     author = session.author(application_of(info, None), info)
     check, config = partial(require_growth, session.config), session.config

@@ -34,8 +34,7 @@ from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.opening import Opening, opened_with
 from crdt_mor.api.statements import names_of
 from crdt_mor.api.table_reads import TableReads
-from crdt_mor.api.table_rules import TableRules, rules_to_make
-from crdt_mor.api.table_writes import TableWrites
+from crdt_mor.api.table_rules import rules_to_make
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidUseError
 from crdt_mor.events.session import Session
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 
 
 @operations
-class Table(TableReads, TableWrites, TableRules, AlteredColumns):
+class Table(TableReads, AlteredColumns):
     """A merge-on-read table: `Table("events")` opens and `Table.create` creates a table.
 
     It is an Arrow stream of the current rows, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB. Iterating,

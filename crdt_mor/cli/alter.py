@@ -1,4 +1,4 @@
-"""`crdt-mor alter`: rename, hide, widen and comment on columns."""
+"""`crdt-mor alter` and `crdt-mor add-columns`: add, rename, hide, widen and comment on columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,50 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Info, Message, Uri, commit_info
+from crdt_mor.cli.options import Form, Info, Message, Uri, Wait, commit_info
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.type_names import type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Comments = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=TEXT", help="A column's comment; an empty text removes it. May be repeated."),
+]
+
+
+def add_columns(
+    uri: Uri,
+    columns: Annotated[list[str], typer.Argument(metavar="NAME=TYPE…", help="New columns.", show_default=False)],
+    default: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="The value of existing rows and of writes that omit the column."),
+    ] = None,
+    comment: Comments = None,
+    wait: Wait = "60s",
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Add columns, which are null in existing rows, or have a default.
+
+    A default is a rule for later writes, and an update writes it to all existing rows.
+
+    Example: crdt-mor add-columns events "country=string" "visits=int64" --default visits=0
+    """
+    types = dict(_typed(text, "NAME=TYPE") for text in columns)
+    table = inputs.opened(uri)
+    table.add_columns(
+        types,
+        default=inputs.by_name(default, "--default"),
+        comment=inputs.by_name(comment, "--comment"),
+        wait=inputs.duration(wait, "--wait"),
+        commit_info=commit_info(message, info),
+    )
+    _show(table, output)
 
 
 def alter(
@@ -21,10 +58,7 @@ def alter(
         list[str] | None, typer.Option(metavar="OLD=NEW", help="A column and its new name. May be repeated.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A column to hide. May be repeated.")] = None,
-    comment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TEXT", help="A column's comment; an empty text removes it. May be repeated."),
-    ] = None,
+    comment: Comments = None,
     widen: Annotated[
         list[str] | None, typer.Option(metavar="NAME=TYPE", help="A column and its wider type. May be repeated.")
     ] = None,
@@ -43,9 +77,13 @@ def alter(
         rename=inputs.renames(rename),
         drop=drop or (),
         comment=dict(_comment(text) for text in comment or ()),
-        widen=dict(_wider(text) for text in widen or ()),
+        widen=dict(_typed(text, "--widen") for text in widen or ()),
         commit_info=commit_info(message, info),
     )
+    _show(table, output)
+
+
+def _show(table: mor.Table, output: Output) -> None:
     columns = {field.name: str(field.type) for field in table.schema}
     shown = {"version": table.version, "columns": columns, "comments": dict(table.comments)}
     render.result(output, shown, f"the columns are {', '.join(columns)}: version {table.version}")
@@ -58,11 +96,11 @@ def _comment(text: str) -> tuple[str, str | None]:
     return found[0], found[1] or None
 
 
-def _wider(text: str) -> tuple[str, pa.DataType]:
-    name, kind = inputs.name_and_value(text) or ("", "")
+def _typed(text: str, name: str) -> tuple[str, pa.DataType]:
+    column, kind = inputs.name_and_value(text) or ("", "")
     if (found := type_of(kind)) is None:
         raise typer.BadParameter(
             f"pass a column and a type as crdt-mor schema prints it: price=decimal(12, 2). got={text!r}",
-            param_hint="--widen",
+            param_hint=name,
         )
-    return name, found
+    return column, found

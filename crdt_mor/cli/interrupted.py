@@ -32,6 +32,9 @@ LEFT: Final = {
         ("compact", "clean", "archive", "maintain", "drop-metadata-table", "repair", "rollback", "cancel-migration"),
         _CONTINUES,
     ),
+    "add-columns": (
+        "The columns are there, or not: see crdt-mor schema. Existing rows may lack a default; crdt-mor update sets it"
+    ),
     "demo": "Delete its folder or address, which is named above. A rerun starts over elsewhere",
     "create-from": "There is no table, unless the load had just ended. Run the same command again to start over",
     "cdc": "All printed commits stay. Run the same command again to continue after the last commit",

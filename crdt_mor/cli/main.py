@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, near_commands, writes
-from crdt_mor.cli.alter import alter
+from crdt_mor.cli.alter import add_columns, alter
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff
@@ -237,6 +237,7 @@ for _command in (
     list_,
     commands.show,
     commands.schema,
+    add_columns,
     alter,
     history,
     commands.timeline,

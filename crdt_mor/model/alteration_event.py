@@ -1,4 +1,4 @@
-"""The event that renames, hides, widens or comments on columns. It changes no file.
+"""The event that adds, renames, hides, widens or comments on columns. It changes no file.
 
 Earlier writers use stored names, so they need not wait or retry.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyarrow.types import is_nested
 from crdt_mor.columns.names import Names, check_shown
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.model.alteration import Alteration
+from crdt_mor.model.alteration import Alteration, with_added
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.field_ids import numbered
@@ -33,12 +33,16 @@ CheckGrowth: TypeAlias = Callable[[Rules, TableSchema, TableSchema], None]
 
 @dataclass(frozen=True, slots=True)
 class AlterationRequest:
-    """A user's request, by current names. Comments may use new names too; None removes a comment."""
+    """A user's request, by current names. Comments may use new names too; None removes a comment.
 
-    renames: Mapping[str, str]
-    drops: Sequence[str]
-    comments: Mapping[str, str | None]
+    added: columns; one that another process added meanwhile is widened to hold the values of both.
+    """
+
+    renames: Mapping[str, str] = field(default_factory=dict)
+    drops: Sequence[str] = ()
+    comments: Mapping[str, str | None] = field(default_factory=dict)
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
+    added: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
 
 def _texts_by_known_name(request: AlterationRequest, known: Container[str]) -> dict[str, str | None]:
@@ -59,12 +63,13 @@ def altered(
 
     Raise `InvalidInputError` for a missing column, a taken name, or a drop of a needed column.
     """
-    schema, names = TableSchema.from_json(value.schema), value.names
+    there = TableSchema.from_json(value.schema)
+    schema, names, new = with_columns(there, value.names, request.added)
     texts = _texts_by_known_name(request, names.by_shown(schema.declared.names))
     _refuse_fields([*request.renames, *request.drops, *request.widened, *texts], names.outward(schema))
     wide = _widened(request, names, schema)
-    if wide != schema:
-        check(value.rules, schema, wide)
+    if wide != there:
+        check(value.rules, there, wide)
     renamed = dict(zip(names.stored(request.renames, schema), request.renames.values(), strict=True))
     dropped = names.stored(request.drops, schema)
     comments = dict(zip(names.stored(texts, schema), texts.values(), strict=True))
@@ -93,7 +98,12 @@ def altered(
         ),
     )
     are_same = not (alteration.renamed or alteration.dropped or alteration.comments)
-    if are_same and wide == schema:
+    alterations = value.alterations if are_same else (*value.alterations, alteration)
+    if new and are_same:
+        alterations = with_added(alterations, alteration.at, [*new], new)
+    elif new:
+        alterations = (*value.alterations, replace(alteration, added=tuple(new.items())))
+    if alterations == value.alterations and wide == there:
         return None
     completion = Completion(
         requested, alteration.at, value.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author
@@ -101,10 +111,19 @@ def altered(
     return value.following(
         nonce,
         alteration.at,
-        schema=value.schema if wide == schema else numbered(value.schema, wide.to_json()),
-        alterations=value.alterations if are_same else (*value.alterations, alteration),
+        schema=value.schema if wide == there else numbered(value.schema, wide.to_json()),
+        alterations=alterations,
         completions=(*value.completions, completion),
     )
+
+
+def with_columns(schema: TableSchema, names: Names, added: pa.Schema) -> tuple[TableSchema, Names, dict[str, str]]:
+    """Return the schema and the names with new columns, and the shown by the stored names of those that are new."""
+    stored = names.inward(added, schema, grows=True)
+    new = {own: shown for own, shown in zip(stored, added.names, strict=True) if own not in schema}
+    columns = [column.with_name(own) for own, column in zip(stored, added, strict=True)]
+    differing = {own: shown for own, shown in new.items() if own != shown}
+    return schema.grow(pa.schema(columns)), names.with_added(differing), new
 
 
 def _widened(request: AlterationRequest, names: Names, schema: TableSchema) -> TableSchema:
@@ -112,15 +131,21 @@ def _widened(request: AlterationRequest, names: Names, schema: TableSchema) -> T
     return schema.grow(pa.schema([*zip(stored, request.widened.values(), strict=True)]))
 
 
+def field_above(name: str, schema: TableSchema) -> str | None:
+    """Return the nested column if `column.field` names a field inside one, and not a column."""
+    above = (name[: dot.start()] for dot in re.finditer(r"\.", name))
+    inside = (column for column in above if column in schema and is_nested(schema.declared.field(column).type))
+    return None if name in schema else next(inside, None)
+
+
 def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
     for name in asked:
-        above = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
-        inside = [column for column in above if column in schema and is_nested(schema.declared.field(column).type)]
-        if name not in schema and inside:
+        column = field_above(name, schema)
+        if column is not None:
             raise InvalidInputError(
                 "alter cannot change fields inside a column, as their stored names are fixed: add a field with the "
                 "other name, and write both for a while. "
-                f"field={name!r} column={inside[0]!r}"
+                f"field={name!r} column={column!r}"
             )
 
 

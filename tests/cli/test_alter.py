@@ -124,3 +124,17 @@ def test_rows_move_to_null_and_to_an_empty_text_with_a_token(tmp_path: Path) -> 
         assert json.loads(done) == {"version": json.loads(done)["version"], "moved": moved, "repeated": not moved}
         assert table.to_polars()["land"].to_list() == [found]
     assert "for the move" in table.history()["message"].to_pylist()
+
+
+def test_columns_are_added_with_defaults_and_comments(table: Path) -> None:
+    said = crdt_mor(
+        "add-columns", table, "net price=decimal(12, 2)", "tags=list<item: string>", "--default", "net price=1.50",
+        "--comment", "tags=of the shop", "--message", "why",
+    ).stderr  # fmt: skip
+    assert "the columns are Nr., Total Sales, note, net price, tags: version" in said
+    assert {row["net price"] for row in shown(table)} == {"1.50"}
+    assert "of the shop" in crdt_mor("schema", table).stdout
+    assert "existing=['tags']" in crdt_mor("add-columns", table, "tags=string", code=1).stderr
+    for options in (["x"], ["x=nope"], ["x=int64", "--default", "y"]):
+        crdt_mor("add-columns", table, *options, code=2)
+    assert json.loads(crdt_mor("add-columns", table, "x=int64", "--output", "json").stdout)["columns"]["x"] == "int64"

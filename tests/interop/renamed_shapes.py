@@ -23,3 +23,16 @@ def altered(make: Maker) -> Table:
     sold = pa.array([{"Total Sales": 8, "Größe": [{"@t": "x"}]}])
     table.upsert(data.append_column("v", pa.array([8])).append_column("sold in", sold), schema_mode="merge")
     return table
+
+
+@shape()
+def with_added_columns(make: Maker) -> Table:
+    """default, columns added without rows, with a default in base files and logs, and written on."""
+    table = make.create()
+    table.upsert(rows(range(10), 1))
+    table.maintenance.compact()
+    table.upsert(rows([1, 20], 2))
+    table.add_columns({"country": pa.string(), "tags": pa.list_(pa.string())}, default={"country": "DE"})
+    table.upsert(rows([2, 30], 3))
+    table.add_columns({"visits": pa.int64()}, default={"visits": 0}, comment={"visits": "since May"})
+    return table
