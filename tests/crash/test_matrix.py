@@ -18,6 +18,7 @@ import pytest
 
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.log.publish import Publisher
+from crdt_mor.read import snapshot
 from crdt_mor.store.protocol import Content, Durable
 from tests.crash.cells import cells, outcomes, small_numbers
 from tests.crash.media import FAULTS, Disk
@@ -80,11 +81,17 @@ def _versions_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Disk, "put", hasty)
 
 
+def _the_past_expires(patch: pytest.MonkeyPatch) -> None:
+    now = property(lambda view: snapshot.moment_now(view.session, view.value))
+    patch.setattr(snapshot.Snapshot, "expiry_time", now)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "verb", "fault", "said"),
     [
         (_nobody_helps, "compact", "kill before", "Hudi is not told of a commit"),
+        (_the_past_expires, "compact rows that expire", "kill before", "as of the savepoint"),
         (_versions_are_not_waited_for, "upsert", "power cut after", r"is none of \{State"),
     ],
 )

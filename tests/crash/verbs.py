@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -32,6 +32,11 @@ POLICIES: Final = {
     "crdt_mor.readers": "0s",
     "crdt_mor.archive.commits": "1",
 }
+
+UNTIL: Final = pa.field("until", pa.timestamp("us", "UTC"))
+"""The column of tables whose rows expire; what is written without it never does."""
+EXPIRED: Final = ("gone", "w", 0)
+"""A row that has expired when a verb is done, and had not at the savepoint."""
 
 Row = tuple[str, str, int]
 
@@ -63,9 +68,13 @@ class State:
 def shown(table: Table) -> State:
     """What one table shows."""
     data = table.scan().to_arrow()
+    data = data.drop_columns([name for name in data.column_names if name == UNTIL.name])
     rows = frozenset(tuple(row.values()) for row in data.to_pylist())
     assert len(rows) == data.num_rows
     saved = tuple(one.name for one in table.maintenance.savepoints())
+    if table.config.ttl and "s" in saved:
+        past = table.scan(as_of="s", filter="p = 'w'").to_arrow().to_pylist()
+        assert [tuple(row.values())[:3] for row in past] == [EXPIRED], f"as of the savepoint: {past}"
     return State(tuple(data.schema.names), rows, saved, table.inspect.handed_over() is not None, False)
 
 
@@ -137,7 +146,10 @@ class World:
         assert verified.is_sound, f"{name}: {verified.findings}"
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             self.lay_out(table, Path(folder))
-            assert hudi_rs(folder) == ours(table), f"{name}: hudi-rs reads other rows"
+            theirs = hudi_rs(folder)
+            if table.config.ttl:  # it shows expired rows until a compaction
+                theirs = {key: row for key, row in theirs.items() if row["id"] != EXPIRED[0]}
+            assert theirs == ours(table), f"{name}: hudi-rs reads other rows"
 
     def lay_out(self, table: Table, folder: Path) -> None:
         """Put the objects of a table into a folder, where Hudi's readers find them."""
@@ -160,6 +172,7 @@ class Verb:
     is_there: whether it is the operations on the disk to which the table moves that fail.
     is_alone: what others write meanwhile is refused, or is dropped by it, until it is made again.
     is_refused_again: whether the call is refused where it has been made, so that it acknowledges nothing then.
+    expires: whether a row of the table has expired.
     without: the faults of which it has no operation.
     """
 
@@ -169,6 +182,7 @@ class Verb:
     is_alone: bool = False
     is_there: bool = False
     is_refused_again: bool = False
+    expires: bool = False
     without: frozenset[str] = frozenset()
 
 
@@ -210,11 +224,12 @@ def _made_by_hudi(table: Table) -> None:
     disk.become(as_hudi_makes_them(disk.objects()))
 
 
-def created(world: World, store: Store | None = None, *, exist_ok: bool = False) -> Table:
+def created(world: World, store: Store | None = None, *, exist_ok: bool = False, expires: bool = False) -> Table:
     """The table of a world, made by a process."""
+    expiry: dict[str, Any] = {"ttl": UNTIL.name, "default": {UNTIL.name: "2100-01-01T00:00:00Z"}} if expires else {}
     return Table.create(
-        "t", SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok,
-        opening=Opening(writer_expiry=EXPIRY, store=store or world.disk, environment=world.clock),
+        "t", SCHEMA.append(UNTIL) if expires else SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok,
+        **expiry, opening=Opening(writer_expiry=EXPIRY, store=store or world.disk, environment=world.clock),
     )  # fmt: skip
 
 
@@ -256,6 +271,8 @@ VERBS: Final = {
     "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
     "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
     "maintain": Verb(lambda w, t: t.maintenance.maintain(), _no_savepoint),
+    "compact rows that expire": Verb(lambda w, t: t.maintenance.compact(), expires=True),
+    "maintain rows that expire": Verb(lambda w, t: t.maintenance.maintain(), expires=True),
     "upsert to a table of Hudi's": Verb(
         lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), _made_by_hudi, is_write=True
     ),
@@ -270,10 +287,13 @@ VERBS: Final = {
 @cache
 def begun(name: str | None) -> World:
     """The world in which a verb is done: base files, logs over them, history, a savepoint. None: that of all."""
-    world = World()
-    table = created(world)
+    world, expires = World(), name is not None and VERBS[name].expires
+    table = created(world, expires=expires)
     table.set_properties(POLICIES)
     table.upsert(frame(("a", "x", 1), ("b", "y", 1), ("c", "x", 1)))
+    if expires:
+        soon = datetime.fromtimestamp(world.clock.now_ms() / 1000 + 3, UTC)
+        table.upsert(frame(EXPIRED).append_column(UNTIL, pa.array([soon], UNTIL.type)))
     table.maintenance.compact()
     table.upsert(frame(("c", "x", 2)))
     table.maintenance.savepoint("s")

@@ -26,8 +26,10 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption_instants
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.log.steps import Steps
+from crdt_mor.merge.expiry import expired
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.expiry import Expiry
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import Step
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.slices import FileSlice, fold_slices
@@ -38,6 +40,7 @@ from crdt_mor.payloads import MVRegister
 from crdt_mor.read import cut, snapshot
 from crdt_mor.read.cut import saved_under
 from crdt_mor.read.window import Window
+from crdt_mor.services import compaction as services
 from crdt_mor.services.migration import Migration
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.simulation import run_seed, world
@@ -193,6 +196,22 @@ def a_dropped_column_is_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Names, "_hidden", property(lambda _: frozenset()))  # also of names that a run before has met
 
 
+def a_compaction_drops_rows_an_hour_early(patch: pytest.MonkeyPatch) -> None:
+    """A compaction drops rows that expire in the next hour."""
+
+    def careless(expiry: Expiry, at: InstantTime) -> pl.Expr:
+        return expired(expiry, from_ms(to_ms(at) + 3_600_000))
+
+    patch.setattr(services, "expired", careless)
+
+
+def the_past_expires_too(patch: pytest.MonkeyPatch) -> None:
+    """A view as of a moment hides the rows that have expired by now."""
+    patch.setattr(
+        snapshot.Snapshot, "expiry_time", property(lambda self: snapshot.moment_now(self.session, self.value))
+    )
+
+
 class Mean(Payload):
     """The mean of means, which depends on who merged first."""
 
@@ -226,7 +245,7 @@ class Planted:
 PLANTED = [
     Planted("nothing-lost", a_store_without_put_if_absent, 16),
     Planted("nothing-twice", tokens_are_forgotten, 3),
-    Planted("given-up-stays-away", an_unknown_outcome_is_told_as_a_failure, 138),
+    Planted("given-up-stays-away", an_unknown_outcome_is_told_as_a_failure, 33),
     Planted("one-moment", a_view_goes_by_begin, 32),
     Planted("readers-agree", logs_beside_a_base_are_left_out, 9),
     Planted("increments-add-up", logs_are_read_again_beside_their_base, 2),
@@ -236,15 +255,17 @@ PLANTED = [
     Planted("saved-stays", a_savepoint_is_the_newest_moment, 0),
     Planted("erased-stays-erased", an_erasure_deletes_one_key, 103),
     Planted("laws", nothing, 0, Mean()),
-    Planted("no-surprise", each_pending_write_is_given_up, 469),
+    Planted("no-surprise", each_pending_write_is_given_up, 40),
 ]
 
 PLANTED_BESIDE = [
     Planted("nothing-lost", a_commit_of_hudis_is_adopted_in_part, 26),
     Planted("nothing-lost", a_migration_copies_and_does_not_follow, 91),
     Planted("nothing-lost", a_dropped_column_is_seen, 1),
+    Planted("one-moment", the_past_expires_too, 140),
+    Planted("nothing-lost", a_compaction_drops_rows_an_hour_early, 51),
 ]
-"""Bugs in what becomes of Hudi's commits, in migrations and in changes of columns."""
+"""Bugs in what becomes of Hudi's commits, in migrations, in changes of columns and in rows that expire."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, StorageUnavailableError, Table, Transaction
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, TableExistsError
 from crdt_mor.merge import compaction, contributions, visible
 from crdt_mor.merge.contributions import AT, Contributions
@@ -35,6 +35,7 @@ from crdt_mor.services import compaction as services
 from crdt_mor.store import MemoryStore
 from crdt_mor.testing import SimulatedEnvironment
 from tests.interop.readers import hudi_rs
+from tests.stores import ScriptedStore, refusing
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64()), ("expires_at", pa.timestamp("us", "UTC"))])
 BEGIN = datetime.fromtimestamp(1_700_000_000, UTC)
@@ -472,6 +473,15 @@ def test_other_engines_see_expired_rows_until_a_compaction(rule: str, tmp_path: 
         assert delta.DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == rows
         assert len(hudi_rs(tmp_path / "t")) == rows
         assert table.verify(deep=True).findings == ()
+        table.maintenance.compact()
+
+
+def test_a_compaction_beside_a_store_that_fails_raises_its_error(world: World) -> None:
+    world.upsert(("a", 1, at(10)))
+    world.sleep(20)
+    store = ScriptedStore(world.store, refusing("put"))
+    table = Table("t", opening=Opening(store=store, environment=world.clock))
+    with pytest.raises(StorageUnavailableError, match="a simulated failure"):
         table.maintenance.compact()
 
 

@@ -67,7 +67,7 @@ class Columns:
     @property
     def alterable(self) -> list[str]:
         """Return the columns that can be renamed; a payload's parameters fix its names."""
-        return [name for name in ("k", "p", "v", "note", "amount", *self.more) if self._is_free(name)]
+        return [name for name in ("k", "p", "v", "note", "amount", "until", *self.more) if self._is_free(name)]
 
     @property
     def droppable(self) -> list[str]:

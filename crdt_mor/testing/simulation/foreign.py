@@ -31,7 +31,7 @@ HEARTBEAT_MS: Final = 120_000
 
 
 def hudi(world: World, process: Actor, action: Action) -> str:
-    if world.settings.rule not in ("latest", "ordering"):
+    if world.settings.rule not in ("latest", "ordering") or world.settings.expires:
         return "is a Hudi writer, and cannot merge this table's rows"
     if world.depth > 1 or world.move is not None:
         return "is a Hudi writer, and waits for its turn"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from crdt_mor import Scan
 from crdt_mor.events.session import Session
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 
 
@@ -18,6 +20,10 @@ def session_of(table: Seated) -> Session:
 
 def tail_of(table: Seated) -> Timeline:
     return session_of(table).tail()
+
+
+def expiry_time_of(scan: Scan) -> InstantTime | None:
+    return scan._snapshot.expiry_time  # noqa: SLF001
 
 
 def look_for_hudi(table: Seated) -> None:

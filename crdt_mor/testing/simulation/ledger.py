@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from crdt_mor.merge.oracle import Contribution, MergeRule, Row, fold
+from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.meaning import Meanings
 from crdt_mor.testing.simulation.plan import Rule, Settings
@@ -134,7 +135,7 @@ class Ledger:
             write = self.writes[number]
             if write.computed is not None:
                 before = [one for one in self.landed if one.requested < made.requested]
-                write.key_writes = write.computed(self.expected(before))
+                write.key_writes = write.computed(self.expected(before, made.requested))
             said = [*said, *write.key_writes]
         writes = tuple(
             Contribution(f"{begun}.{place:03d}", key, kind, tuple(given.items()), made.completed)
@@ -165,7 +166,7 @@ class Ledger:
         else:
             writes = tuple(
                 Contribution(f"{requested}.000", key, "row", tuple((n, row[n]) for n in self.columns), opened)
-                for key, row in self.expected(self.landed).items()
+                for key, row in self.expected(self.landed, opened).items()
             )
             self.settings = replace(self.settings, rule=rule)
         version = max((row["version"] for row in before), default=0)
@@ -212,9 +213,12 @@ class Ledger:
 
     # --- expected rows ------------------------------------------------------------------------------------------------
 
-    def expected(self, commits: Iterable[Landed]) -> dict[str, Row]:
+    def expected(self, commits: Iterable[Landed], at: str) -> dict[str, Row]:
+        """Return the rows of these commits that have not expired at a moment."""
         writes = self._not_replaced(list(commits))
-        return fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
+        rows = fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
+        moment = to_datetime(InstantTime(at))
+        return {key: row for key, row in rows.items() if not _has_expired(row.get("until"), moment)}
 
     def _not_replaced(self, commits: Sequence[Landed]) -> list[Contribution]:
         overwrites = [one for one in commits if one.covered is not None]
@@ -226,6 +230,10 @@ class Ledger:
     def before(self, checkpoint: str) -> list[Landed]:
         by, time = checkpoint.split(":")[:2]
         return [one for one in self.landed if (one.completed <= time if by == "completed" else one.requested < time)]
+
+
+def _has_expired(until: Any, moment: datetime) -> bool:
+    return until is not None and until <= moment
 
 
 def _numbers(row: dict[str, Any]) -> list[int]:

@@ -69,6 +69,8 @@ class Meanings:
 def columns_of(settings: Settings) -> dict[str, pa.DataType]:
     columns: dict[str, pa.DataType] = {"p": pa.string()} if settings.partitioned else {}
     columns |= {"k": pa.string(), "v": pa.int64(), "note": pa.string(), "amount": pa.int64()}
+    if settings.expires:
+        columns["until"] = pa.timestamp("us", "UTC")
     if settings.payload is not None:
         kind = settings.payload.column()
         is_record = isinstance(settings.payload, RecordPayload)

@@ -45,7 +45,8 @@ def migrate(world: World, process: Actor, action: Action) -> str:
 
 def _begun(world: World, action: Action) -> Move:
     asked: Rule | None = next((rule for rule in ("latest", "partial") if action.how.startswith(rule)), None)
-    rule = None if world.settings.adds or asked == world.settings.rule else asked
+    is_kept = world.settings.adds or world.settings.expires or asked == world.settings.rule
+    rule = None if is_kept else asked
     disk = Disk(world.environment.now_ms)
     world.move = Move(f"{URI}.{action.number}", disk, 1 + int(action.pick * 3), rule)
     world.disks[world.move.uri] = disk

@@ -7,7 +7,9 @@ action out changes the others little.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 from crdt_mor.laws.examples import examples_of
 from crdt_mor.merge.payload import Payload, RecordPayload
@@ -27,6 +29,12 @@ ACTIONS: Final = (6, 22)
 
 WAITS: Final = (0.002, 1.0, 70.0, 700.0, 3 * 3600.0)
 """Seconds; the fourth exceeds a writer's expiry, the last the readers' grace."""
+
+BEGIN: Final = datetime(2023, 11, 14, 22, 13, 20, tzinfo=ZoneInfo("UTC"))
+"""The beginning of every run."""
+
+EXPIRIES: Final = (None, None, 0.5, 30.0, 300.0, 2000.0, 4 * 3600.0)
+"""Seconds from the beginning of a run to the expiry of a row."""
 
 TROUBLES: Final = 0.4
 """Share of actions with a trouble."""
@@ -50,13 +58,17 @@ HAPPENINGS: Final[tuple[tuple[Happening, int], ...]] = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The table of a run. payload: of the column `value`; `examples`: its written values, with type."""
+    """The table of a run. payload: of the column `value`; `examples`: its written values, with type.
+
+    expires: rows expire by the column `until`.
+    """
 
     rule: Rule
     partitioned: bool
     buckets: int
     payload: Payload | None = field(default=None, repr=False)
     examples: tuple[tuple[Any, Any], ...] = field(default=(), repr=False)
+    expires: bool = False
 
     @property
     def adds(self) -> bool:
@@ -105,8 +117,9 @@ def plan_of(seed: int, payload: Payload | None, shipped: tuple[Payload, ...]) ->
     rule: Rule = chance.weighted(own[:1] if is_partial_refused else own if payload else all_rules)
     column = payload if payload or "payloads" not in rule else chance.choice(shipped)
     settings = Settings(
-        rule, chance.happens(0.35), chance.choice((1, 1, 2)), column, tuple(examples_of(column)) if column else ()
-    )
+        rule, chance.happens(0.35), chance.choice((1, 1, 2)), column, tuple(examples_of(column)) if column else (),
+        rule in ("latest", "ordering") and Chance(seed, "expiry of rows").happens(0.25),
+    )  # fmt: skip
     drawn = _Drawn(chance, settings)
     first = Action(0, "open the accounts", 0)
     actions = [drawn.action(number) for number in range(1, chance.between(*ACTIONS))]
@@ -168,6 +181,9 @@ class _Drawn:
         row["amount"] = chance.between(-3, 5)
         if settings.payload is not None:
             row["value"] = chance.below(len(settings.examples))
+        if settings.expires:
+            after = chance.choice(EXPIRIES)
+            row["until"] = None if after is None else BEGIN + timedelta(seconds=after)
         return row
 
     def _trouble(self, kind: str) -> Trouble | None:

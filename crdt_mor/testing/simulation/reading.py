@@ -15,6 +15,7 @@ import polars as pl
 from crdt_mor import Scan, SnapshotExpiredError, Table
 from crdt_mor.errors import CheckpointExpiredError, FutureSnapshotError
 from crdt_mor.merge.oracle import Row
+from crdt_mor.testing.simulation.inside import expiry_time_of
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed
 from crdt_mor.testing.simulation.moving import finish_move
@@ -59,7 +60,7 @@ def look(world: World, process: Actor, action: Action) -> str:
     except SnapshotExpiredError:
         _require_given_up(world, "a snapshot")
         return "finds its snapshot gone before the read"
-    _hold_to(world, "readers-agree", at, rows, _expected_now(world, table, at), "a snapshot")
+    _hold_to(world, "readers-agree", at, rows, _expected_now(world, table, at, scan), "a snapshot")
     return "reads the table"
 
 
@@ -81,10 +82,11 @@ def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
     raise AssertionError
 
 
-def _expected_now(world: World, table: Table, at: str) -> dict[str, Row]:
+def _expected_now(world: World, table: Table, at: str, scan: Scan) -> dict[str, Row]:
+    """Return the rows of the commits by `at` that have not expired when the scan was made."""
     world.look_at_history()
     ledger = world.ledger_of(table)
-    return ledger.expected(ledger.as_of(at))
+    return ledger.expected(ledger.as_of(at), expiry_time_of(scan) or at)
 
 
 def hold(world: World, process: Actor, action: Action) -> str:
@@ -102,7 +104,9 @@ def hold(world: World, process: Actor, action: Action) -> str:
         return "is refused a moment in its clock's future"
     if at is None:
         return "opens a view of an undecided moment, and leaves it"
-    world.state.setdefault("held", []).append(Held(scan, _expected_now(world, table, at), process))
+    ledger = world.ledger_of(table)
+    expected = ledger.expected(ledger.as_of(at), at) if past else _expected_now(world, table, at, scan)
+    world.state.setdefault("held", []).append(Held(scan, expected, process))
     return f"opens a view of {at}"
 
 
@@ -132,12 +136,16 @@ def follow(world: World, process: Actor, action: Action) -> str:
 
 def go_on(world: World, table: Table, follower: Follower) -> None:
     try:
-        changes = table.changes(follower.checkpoint, images=follower.images, consistency=follower.consistency)
+        images, expired = follower.images, world.settings.expires
+        changes = table.changes(follower.checkpoint, images=images, consistency=follower.consistency, expired=expired)
         rows = changes.to_polars().to_dicts()
         copy = applied(world, rows, follower)
         checkpoint = changes.checkpoint
     except (CheckpointExpiredError, SnapshotExpiredError):
         _require_given_up(world, "a follower's checkpoint")
+        if world.settings.expires:  # a scan is later than its checkpoint
+            follower.copy, follower.checkpoint = {}, None
+            return
         scan = table.scan(consistency=follower.consistency)
         try:
             copy, checkpoint = rows_of(world, scan), scan.checkpoint
@@ -151,7 +159,7 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
     ledger = world.ledger_of(table)
     if any(_cuts(gone, checkpoint) for gone in ledger.dropped):
         return
-    expected = ledger.expected(ledger.before(checkpoint))
+    expected = ledger.expected(ledger.before(checkpoint), checkpoint.split(":")[1])
     _hold_to(world, "convergence", checkpoint, copy, expected, f"the copy of a follower ({follower.consistency})",
              balanced=follower.consistency == "latest")  # fmt: skip
 
@@ -253,8 +261,9 @@ def finish(world: World) -> None:
     world.lines.append("and views of the past are")
     _past(world)
     for left in world.moved_tables:
-        found = rows_of(world, left.table.scan())
-        expected = left.ledger.expected(left.ledger.landed)
+        scan = left.table.scan()
+        found = rows_of(world, scan)
+        expected = left.ledger.expected(left.ledger.landed, expiry_time_of(scan) or scan.as_of)
         _hold_to(world, "one-moment", left.table.uri, found, expected, "the moved table")
 
 
@@ -270,7 +279,7 @@ def _read_at_last(world: World, held: Held, what: str) -> None:
 def _views(world: World) -> None:
     table = world.observer
     scan = table.scan()
-    expected = _expected_now(world, table, scan.as_of)
+    expected = _expected_now(world, table, scan.as_of, scan)
     found = rows_of(world, scan)
     _hold_to(world, "readers-agree", scan.as_of, found, expected, "the snapshot")
     if table.count() != len(expected):
@@ -322,7 +331,8 @@ def _as_of(world: World, point: str, at: str, *, saved: bool) -> None:
         _require_given_up(world, f"the view as of {at}")
         return
     invariant = "saved-stays" if saved else "one-moment"
-    _hold_to(world, invariant, at, rows, world.ledger.expected(world.ledger.as_of(at)), f"the view as of {point}")
+    expected = world.ledger.expected(world.ledger.as_of(at), at)
+    _hold_to(world, invariant, at, rows, expected, f"the view as of {point}")
 
 
 ACTS: dict[str, Callable[[World, Actor, Action], str]] = {

@@ -25,5 +25,6 @@ def _table(settings: Settings) -> str:
         "partial, payloads": "a write gives some columns, and some have payloads",
     }  # fmt: skip
     payload = "" if settings.payload is None else f", value is {settings.payload.name}"
+    expiry = ", rows expire" if settings.expires else ""
     parts = ", with partitions" if settings.partitioned else ""
-    return f"a table in which {rules[settings.rule]}{payload}{parts}, {plural(settings.buckets, 'bucket')}"
+    return f"a table in which {rules[settings.rule]}{payload}{expiry}{parts}, {plural(settings.buckets, 'bucket')}"

@@ -333,7 +333,7 @@ def _made(settings: Settings) -> Disk:
             key=["p", "k"] if settings.partitioned else "k",
             ordering="v" if settings.rule == "ordering" else None,
             partition_by="p" if settings.partitioned else (), buckets=settings.buckets,
-            merge=partial or members or None,
+            merge=partial or members or None, ttl="until" if settings.expires else None,
             opening=Opening(store=disk, environment=Machine(clock, "maker", 0, _nothing)),
         )  # fmt: skip
         _MADE[name] = disk
