@@ -1678,6 +1678,25 @@ def payloads_of_partial_updates(make: Maker) -> Table:
     return table
 
 
+@shape("refused", "refused", UNMERGED)
+def groups_with_a_common_ordering_column(make: Maker) -> Table:
+    """groups of columns with a common ordering column, log files only."""
+    groups: dict[str | tuple[str, ...], Payload | str] = {("n", "at"): LatestBy("at"), ("price", "at"): LatestBy("at")}
+    table = make.create(COUNTED, merge=PartialUpdate(columns=groups))
+    table.upsert(counted(range(4), -5).select(["id", "price", "at"]))
+    table.upsert(counted(range(2, 6), -3).select(["id", "n", "at", "v"]))
+    table.upsert(counted(range(6), -4).select(["id", "n", "price", "at"]))
+    return table
+
+
+@shape()
+def groups_with_a_common_ordering_column_compacted(make: Maker) -> Table:
+    """groups of columns with a common ordering column, compacted; states in hidden columns."""
+    table = groups_with_a_common_ordering_column(make)
+    table.maintenance.compact()
+    return table
+
+
 def _each_payload() -> dict[str, tuple[Payload, pa.DataType, pa.Array]]:
     """A payload, the type of its column, and three values to write."""
     money = pa.array([Decimal("1.50"), Decimal("-0.25"), Decimal("7.00")], pa.decimal128(12, 2))

@@ -15,7 +15,6 @@ from crdt_mor.cli.main import app
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.payloads import Counter, LatestBy
 from crdt_mor.store import MemoryStore
-from tests.interop.readers import hudi_rs, ours
 
 SCHEMA = pa.schema([
     ("id", pa.int64()), ("name", pa.string()), ("mail", pa.string()), ("bio", pa.string()), ("t", pa.int32()),
@@ -143,14 +142,12 @@ def test_why_names_the_columns_of_the_group() -> None:
     assert lines[1]["result"]["t"] == 3
 
 
-def test_hudi_refuses_unmerged_groups_and_reads_compacted_ones(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
-    table.upsert(row(name="n5", mail="m5", t=5))
-    table.upsert(row(bio="b3", t=3))
-    with pytest.raises(Exception, match="merge"):
-        hudi_rs(table.uri)
-    table.maintenance.compact()
-    assert hudi_rs(table.uri) == ours(table)
+def test_nulls_with_a_greater_ordering_value_hide_a_group() -> None:
+    table = made()
+    table.upsert(row(name="n1", mail="m1", bio="b1", t=1))
+    table.upsert(row(bio=None, t=3))
+    table.upsert(row(bio="late", t=2))
+    assert shown(table) == ["n1", "m1", None, 3, None, None]
 
 
 def test_a_row_gives_whole_groups() -> None:
