@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,9 +14,11 @@ from rich.console import Console
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.stopping import StoppedError, stopping
-from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.cli.watching import Places, Watch
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.policies import words_of_bytes
+
+EVERY = timedelta(minutes=5)
 
 Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables.", show_default=False)]
 
@@ -24,8 +26,11 @@ Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables.", sh
 def maintain(
     uri: Uris,
     every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Repeat, this long after the last round: 5m, 1h.")
+        str | None, typer.Option(metavar="TIME", help="Repeat each table after this time: 5m, 1h.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Repeat, every 5m by default, all tables at and below each URI.")
+    ] = False,
     keep: Annotated[
         str | None, typer.Option(metavar="TIME", help="Keep this much history, such as 7d, instead of the policy.")
     ] = None,
@@ -39,41 +44,37 @@ def maintain(
 ) -> None:
     """Run the services that are due by the tables' policies, and say why.
 
-    It is safe beside writers, readers and other maintenance, and suits cron.
+    It is safe beside writers, readers and other maintenance, and suits cron. With --watch or --every it runs until
+    SIGTERM or Ctrl-C, and a table that fails is tried again after longer pauses.
 
     Example: crdt-mor maintain events clicks --every 5m
     """
-    pause = None if every is None else inputs.duration(every, "--every")
+    pause = inputs.duration(every, "--every") if every is not None else EVERY if watch else None
     if pause is not None and pause < timedelta(seconds=1):
         raise typer.BadParameter("pass at least 1s, so the machine has time for other work", param_hint="--every")
     kept = None if keep is None else inputs.duration(keep, "--keep")
-    environment, rounds = SystemEnvironment(), _Rounds(uri, kept, keep_commits, dry_run, output)
-    if pause is None:
-        if not rounds.once():
-            raise typer.Exit(failures.REFUSED)
+    json, run = output is Output.json, _Upkeep(kept, keep_commits, dry_run, output)
+    if pause is not None:
+        find = Places(uri, json=json) if watch else lambda: uri
+        Watch(run.table, find, pause, SystemEnvironment(), json=json).run()
         return
-    _again_and_again(rounds.once, pause, environment)
+    done = [run.table(one) for one in uri]
+    if not all(done):
+        raise typer.Exit(failures.REFUSED)
 
 
-class _Rounds:
+class _Upkeep:
     """Opens a table again after an error."""
 
-    def __init__(
-        self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output
-    ) -> None:
-        self._uris = uris
+    def __init__(self, keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output) -> None:
         self._keep = keep
         self._keep_commits = keep_commits
         self._dry_run = dry_run
         self._output = output
         self._open: dict[str, mor.Table] = {}
 
-    def once(self) -> bool:
-        """Maintain each table once. Return False if one failed or refused all services."""
-        done = [self._table(uri) for uri in self._uris]
-        return all(done)
-
-    def _table(self, uri: str) -> bool:
+    def table(self, uri: str) -> bool:
+        """Return False if the table failed or refused all services."""
         json = self._output is Output.json
         try:
             table = self._open.get(uri) or inputs.opened(uri)
@@ -97,19 +98,6 @@ class _Rounds:
             for line in str(done).splitlines():
                 typer.echo(f"{uri}: {line}")
         failures.finish_output()
-
-
-# --- again and again --------------------------------------------------------------------------------------------------
-
-
-def _again_and_again(once: Callable[[], object], pause: timedelta, environment: Environment) -> None:
-    with stopping():
-        try:
-            while True:
-                once()
-                environment.sleep(pause.total_seconds())
-        except StoppedError:
-            render.note("stopped; the next run, or another process, finishes the interrupted work")
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -102,7 +102,6 @@ class RaceLostEvent(Event):
     """Another process published the next version first, or the store did not tell. The write tries again.
 
     Attributes:
-        version: the version that the write tried to publish.
         attempt: number of lost races, from 1.
     """
 
@@ -168,10 +167,7 @@ class PartEvent(Event):
     """A part of a plan, such as a file group of a compaction, is executed. Reported in any thread.
 
     Attributes:
-        barrier: the plan's name.
-        action: Hudi's name.
-        parts: number of parts of the plan.
-        rows, bytes: of the part's outputs.
+        parts: of the plan. rows, bytes: of the part's outputs.
     """
 
     barrier: str

@@ -35,14 +35,11 @@ class Explanation:
 
     Attributes:
         total: file slices of the snapshot.
-        by_partition: slices skipped by their partition.
-        by_bucket: slices skipped by the bucket of the filter's keys.
+        by_partition, by_bucket: slices skipped by their partition, and by the bucket of the filter's keys.
         by_statistics: slices without logs, skipped by row-group statistics.
-        merging: slices read and merged with their logs.
-        passing: slices read without logs.
-        row_groups: row groups read from base files.
-        row_groups_total: row groups of the opened base files.
-        column_bytes: compressed bytes of the columns read.
+        merging, passing: slices read with logs, and without.
+        row_groups, row_groups_total: read, and in the opened base files.
+        column_bytes: compressed, of the columns read.
         columns: columns read, including the keys of merged slices.
         pushed: the part of the filter evaluated in Parquet; for rows touched by logs, after the merge.
         late: the part of the filter evaluated on visible rows.

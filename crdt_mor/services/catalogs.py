@@ -36,7 +36,6 @@ class Registered:
     """The result of a registration.
 
     Attributes:
-        name: Of the table in the catalog.
         action: `registered` for a new entry, `moved`, or `unchanged`.
         version: The version of the table that the entry shows.
         uri: The address in the entry: of the metadata file, or of the table for Hudi.

@@ -107,6 +107,7 @@ class Nights(SimulatedEnvironment):
         self.slept: list[float] = []
 
     def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
         self.slept.append(seconds)
         next(self.nights)()
 
@@ -119,18 +120,96 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
         for i in range(2):
             mor.Table(table).upsert(pl.DataFrame({"id": ["b"], "views": [i]}))
 
+    def rests() -> None:
+        pass
+
     moved = table.with_name("moved")
-    time = Nights(write, lambda: table.rename(moved), lambda: moved.rename(table), lambda: os.kill(os.getpid(), number))
+    time = Nights(
+        write, lambda: table.rename(moved), lambda: moved.rename(table), rests, lambda: os.kill(os.getpid(), number)
+    )
     monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     done = run(table, "--every", "5m")
-    assert time.slept == [300.0] * 4
+    assert time.slept == [300.0] * 5, "the pause after the failure is two of them"
     assert [line.split(",")[0].split("; ")[0].split(": ")[1] for line in done.stdout.splitlines()] == [
         "compaction done", "compaction done", "nothing is due"
     ]  # fmt: skip
     assert "timeline is missing" in done.stderr
     assert "stopped; the next run, or another process, finishes the interrupted work" in done.stderr
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
+
+
+def ends() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_watch_finds_the_tables_below_a_place_and_new_ones(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> None:
+        mor.Table.create(table.parent / "shop/new", {"id": pl.String}, key="id")
+        mor.drop_table(table.parent / "gone")
+
+    mor.Table.create(table.parent / "gone", {"id": pl.String}, key="id")
+    mor.Table.create(table.parent / "handed", {"id": pl.String}, key="id").maintenance.handover()
+    time = Nights(make, ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    done = run(table.parent, "--watch", "--json")
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(Path(one["table"]).name, one["ok"]) for one in told] == [
+        ("events", True), ("gone", True), ("events", True), ("new", True)
+    ]  # fmt: skip
+    assert time.slept == [300.0, 300.0]
+    assert "stopped" in done.stderr
+
+
+def test_a_table_that_fails_waits_longer_and_stops_no_other(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = table.parent / "broken"
+    mor.Table.create(broken, {"id": pl.String}, key="id")
+    found = broken / ".hoodie/hoodie.properties"
+    was = found.read_text()
+    found.write_text("")
+    time = Nights(*[lambda: None] * 20, lambda: found.write_text(was), *[lambda: None] * 15, ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    tried = dict[str, list[int]](broken=[], events=[])
+    told = maintain._Upkeep.table
+
+    def watched(upkeep: maintain._Upkeep, uri: str) -> bool:
+        tried[Path(uri).name].append(time.now_ms() // 60_000)
+        if not told(upkeep, uri):
+            raise RuntimeError("an error that nobody foresaw")
+        return True
+
+    monkeypatch.setattr(maintain._Upkeep, "table", watched)
+    run(table.parent, "--watch", "--every", "5m")
+    first = tried["events"][0]
+    assert [at - first for at in tried["events"]] == list(range(0, 185, 5))
+    assert [at - first for at in tried["broken"]] == [
+        0,
+        10,
+        30,
+        70,
+        130,
+        135,
+        140,
+        145,
+        150,
+        155,
+        160,
+        165,
+        170,
+        175,
+        180,
+    ]
+
+
+def test_a_place_that_cannot_be_listed_keeps_its_tables(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: object, **__: object) -> mor.results.TableList:
+        raise mor.StorageUnavailableError("the network is down")
+
+    time = Nights(lambda: monkeypatch.setattr(mor, "list_tables", down), ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    done = run(table.parent, "--watch")
+    assert done.stdout.count(f"{table}: ") == 2
+    assert "the network is down" in done.stderr
 
 
 def test_a_terminal_sees_a_bar_for_each_plan_and_a_pipe_sees_none(table: Path) -> None:

@@ -68,7 +68,6 @@ def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scen
     candidates = [slow for slow, _ in overtakings(entries)] or entries
 
     def telling(entry: Entry) -> tuple[int, bool, float]:
-        """Return a sort key: many overlapping writers first, then a crossed compaction, then a short transaction."""
         met = {other.process for other in entries if other.overlaps(entry)}
         return len(met), bool(crossed(entry, compactions)), entry.begin - entry.end
 

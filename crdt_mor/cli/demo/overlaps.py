@@ -53,7 +53,6 @@ def crossed(entry: Entry, compactions: Sequence[Compaction]) -> list[Compaction]
 
 
 def overtakings(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
-    """Return late deliveries with encryptions that were requested later and completed earlier."""
     late = [entry for entry in entries if entry.what.startswith("late-")]
     passes = [entry for entry in entries if entry.process == "encrypt"]
     return [

@@ -25,7 +25,6 @@ class Chance:
         return int.from_bytes(digest, "big") / _RANGE
 
     def happens(self, share: float) -> bool:
-        """Return True in this share of draws."""
         return self.number() < share
 
     def below(self, end: int) -> int:

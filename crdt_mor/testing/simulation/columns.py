@@ -97,7 +97,6 @@ class Columns:
         self._columns[column] = column
 
     def look(self, shown: Collection[str]) -> None:
-        """Check the table's names. Raises `BrokenPromiseError` for unexpected ones."""
         for column in [name for name in self.types if name not in self.names and name not in self.dropped]:
             if column in shown:
                 self.names[column] = column

@@ -50,7 +50,6 @@ def hudi_begins(table: Table, requested: InstantTime) -> None:
 
 
 def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes: pa.Table | None = None) -> Stats:
-    """Write the log files of an instant, and return their stats. deletes: keys."""
     session = session_of(table)
     write = OpenWrite(session, ValueOf(session.tail()), Pending(requested, "hudi", 0))
     statements = NamedStatements(write.statements)

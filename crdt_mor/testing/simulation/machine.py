@@ -159,8 +159,6 @@ class Machine:
 
 @dataclass
 class Trace:
-    """A running digest of every call of every process; equal digests mean equal runs."""
-
     calls: int = 0
     _digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=12))
 

@@ -54,7 +54,6 @@ def _begun(world: World, action: Action) -> Move:
 
 
 def _end_pending(world: World) -> None:
-    """Close the table: commit open blocks, and let dead ones expire."""
     for other in list(world.processes.values()):
         if other.tx is not None:
             world.lines.append(f"{'  ' * world.depth}{other.name} {end(world, other, Action(-1, 'end', 0))}")

@@ -47,7 +47,6 @@ class _Shrinking:
         return True
 
     def _fewer_actions(self) -> bool:
-        """Leave out halves, quarters, and so on. Return True if that succeeded."""
         before = len(self._best.plan.actions)
         size = before
         while size:
@@ -72,7 +71,6 @@ class _Shrinking:
 
 
 def _simpler(action: Action) -> Iterator[Action]:
-    """Yield the action without trouble, with a shorter pause, and with fewer rows."""
     trouble = action.trouble
     if trouble is not None:
         yield replace(action, trouble=None)

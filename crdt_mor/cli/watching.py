@@ -1,0 +1,96 @@
+"""`crdt-mor maintain --watch` and `--every`: maintain many tables until the process is asked to stop.
+
+Each table has its own time. After a failure its pause doubles, up to an hour; the other tables go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import crdt_mor as mor
+from crdt_mor.cli import failures, inputs, render
+from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.ground.clock import Environment
+
+PAUSE_MAX: Final = timedelta(hours=1)
+"""After many failures, unless the pause is longer."""
+
+_DOUBLED_MAX: Final = 20
+
+_MAINTAINED: Final = ("ready", "moving", "unreadable")
+"""States of `list_tables`: other tables take no upkeep."""
+
+
+class Watch:
+    """maintain: returns False if it failed. find: returns the tables of now."""
+
+    def __init__(
+        self,
+        maintain: Callable[[str], bool],
+        find: Callable[[], Sequence[str]],
+        pause: timedelta,
+        environment: Environment,
+        *,
+        json: bool,
+    ) -> None:
+        self._json = json
+        self._maintain = maintain
+        self._find = find
+        self._pause_ms = pause // timedelta(milliseconds=1)
+        self._longest_ms = max(self._pause_ms, PAUSE_MAX // timedelta(milliseconds=1))
+        self._environment = environment
+        self._failures: dict[str, int] = {}
+        self._next_ms: dict[str, int] = {}
+
+    def run(self) -> None:
+        environment = self._environment
+        with stopping():
+            try:
+                while True:
+                    self._round()
+                    environment.sleep(self._wait_ms() / 1000)
+            except StoppedError:
+                render.note("stopped; the next run, or another process, finishes the interrupted work")
+
+    def _round(self) -> None:
+        found = self._find()
+        for known in (self._failures, self._next_ms):
+            for gone in known.keys() - set(found):
+                del known[gone]
+        for uri in found:
+            if self._next_ms.get(uri, 0) <= self._environment.now_ms():
+                failed = self._failures[uri] = 0 if self._is_maintained(uri) else self._failures.get(uri, 0) + 1
+                pause_ms = min(self._longest_ms, self._pause_ms << min(failed, _DOUBLED_MAX))
+                self._next_ms[uri] = self._environment.now_ms() + pause_ms
+
+    def _is_maintained(self, uri: str) -> bool:
+        try:
+            return self._maintain(uri)
+        except Exception as error:  # noqa: BLE001  the other tables go on
+            failures.report(error, "maintain", json=self._json, debug=False)
+            return False
+
+    def _wait_ms(self) -> int:
+        """Return the time to the next table, at most a pause: there may be new ones."""
+        now_ms = self._environment.now_ms()
+        return max(0, min([self._pause_ms, *(due - now_ms for due in self._next_ms.values())]))
+
+
+class Places:
+    """The tables at and below some places. While a place cannot be listed, its earlier tables stay."""
+
+    def __init__(self, places: Sequence[str], *, json: bool) -> None:
+        self._known: dict[str, list[str]] = {place: [] for place in places}
+        self._json = json
+
+    def __call__(self) -> list[str]:
+        for place in self._known:
+            try:
+                found = mor.list_tables(place, storage_options=inputs.storage()).tables
+            except (mor.CrdtMorError, OSError) as error:
+                failures.report(error, "maintain", json=self._json, debug=False)
+                continue
+            self._known[place] = [one.uri for one in found if one.state in _MAINTAINED]
+        return list(dict.fromkeys(uri for tables in self._known.values() for uri in tables))
