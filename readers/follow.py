@@ -14,7 +14,8 @@ def follow(
 ) -> Iterator[Changes]:
     """Yield each new window of changes of a table; never ends.
 
-    Store the `checkpoint` of a window after processing it, and pass it as `since` the next time.
+    Store the `checkpoint` of a window after processing it, and pass it as `since` the next time. With `reader=`, the
+    step to the next window records it.
 
     Args:
         table: the table to follow.
@@ -25,7 +26,7 @@ def follow(
     while True:
         changes = table.changes(since, **options)
         if changes.commits:
-            since = changes.checkpoint
             yield changes
+            since = changes.checkpoint
         else:
             table.environment.sleep(every.total_seconds())

@@ -297,7 +297,10 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
     objects = [name for name in objects if name.startswith(".hoodie/")]
     assert not [name for name in objects if not any(re.match(pattern, name) for pattern in patterns)]
     met = [path for path, pattern in zip(paths, patterns, strict=True) if any(re.match(pattern, o) for o in objects)]
-    seldom = r"/\.temp/|/loads/|/verified/|/resolved/|/copied/|/posts/(turn|.*json)|/failed-|\.(stable|backup)$"
+    seldom = (
+        r"/\.temp/|/loads/|/readers/|/verified/|/resolved/|/copied/|/posts/(turn|.*json)|/failed-"
+        r"|\.(stable|backup)$"
+    )
     passing = [path for path in paths if re.search(seldom, path)]
     assert [path for path in paths if path not in met] == passing
 

@@ -19,11 +19,17 @@ from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableSchema
 from crdt_mor.columns.tables import with_columns
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import CheckpointExpiredError, InvalidInputError
+from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.merge.kernel import to_arrow
-from crdt_mor.model.cut import Cut
+from crdt_mor.model.checkpoints import Checkpoint
+from crdt_mor.model.cut import By, Cut
+from crdt_mor.model.points import Point, is_checkpoint
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cut import sealed_at, window_end
 from crdt_mor.read.window import Mode, Window
+from crdt_mor.services.checkpoints import NamedReader, record
 
 _CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
 _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))
@@ -33,8 +39,16 @@ _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAM
 class Changes(ArrowRows):
     """The changed rows in a window of history, from `Table.changes` or `Table.diff`."""
 
-    def __init__(self, window: Window, columns: str | Sequence[str] | None, mode: Mode, names: Names) -> None:
+    def __init__(
+        self,
+        window: Window,
+        columns: str | Sequence[str] | None,
+        mode: Mode,
+        names: Names,
+        reader: str | None = None,
+    ) -> None:
         self._window = window
+        self._reader = reader
         self._mode = mode
         self._names = names
         self._schema = TableSchema.from_json(window.value.schema)
@@ -55,6 +69,25 @@ class Changes(ArrowRows):
     def checkpoint(self) -> str:
         """The start of the next changes: `table.changes(since=changes.checkpoint)`."""
         return self._window.end.checkpoint(self._window.value.table_id)
+
+    def done(self) -> None:
+        """Record that the reader has finished these changes. Its place never goes backwards.
+
+        Raises:
+            InvalidInputError: the changes have no reader, or are a part.
+
+        Example:
+            >>> first = table.changes(reader="billing")
+            >>> first.commits, first.done(), table.changes(reader="billing").commits
+            (1, None, 0)
+        """
+        if self._reader is None:
+            raise InvalidInputError(
+                "these changes have no reader, or are a part: pass a reader to `changes`, and call `done` on the "
+                "result after all parts"
+            )
+        value = self._window.value
+        record(self._window.session, Checkpoint(self._reader, self._window.end, value.table_id))
 
     @property
     def commits(self) -> int:
@@ -100,7 +133,7 @@ class Changes(ArrowRows):
             spent["rows"] += commit.rows + commit.deletes
             spent["bytes"] += sum(file.size for file in commit.files)
             if end is not None and any(spent[name] > limit for name, limit in limits.items()):
-                return self._of(self._window.until(Cut.after(end, self._window.end.by)))
+                return self._of(self._window.until(Cut.after(end, self._window.end.by)), self._reader)
             end = commit
         return self
 
@@ -110,10 +143,10 @@ class Changes(ArrowRows):
         Parts are whole file groups, small ones together up to `size` bytes. Images and raw rows are in commit order
         only within a part.
         """
-        return [self._of(window) for window in self._window.parts(self._mode, part_size(size))]
+        return [self._of(window, None) for window in self._window.parts(self._mode, part_size(size))]
 
-    def _of(self, window: Window) -> Changes:
-        return Changes(window, self._columns, self._mode, self._names)
+    def _of(self, window: Window, reader: str | None) -> Changes:
+        return Changes(window, self._columns, self._mode, self._names, reader)
 
     def __repr__(self) -> str:
         window = self._window
@@ -128,6 +161,44 @@ class Changes(ArrowRows):
                 rows = rows.rename_columns(self._columns) if stored else rows
                 rows = with_columns(rows, {name: table[name] for name in schema.names[len(self._columns) :]})
                 yield from rows.cast(schema).to_batches()
+
+
+def ends_of(
+    session: Session, since: Point | None, until: Point | None, by: By, expired: bool, reader: str | None
+) -> tuple[Timeline, Cut, Cut]:
+    """Return the value that decides a window of changes, and the window's ends."""
+    if reader is None:
+        return _ends(session, since, until, by, expired)
+    while True:
+        named = NamedReader(session, reader, by, is_told=since is not None)
+        try:
+            return _ends_of_reader(session, named, since, until, by, expired)
+        except CheckpointExpiredError as error:
+            if since is not None or not named.has_moved():
+                raise named.lost(error) from error
+
+
+def _ends_of_reader(
+    session: Session, named: NamedReader, since: Point | None, until: Point | None, by: By, expired: bool
+) -> tuple[Timeline, Cut, Cut]:
+    first = named.since if since is None else since
+    value, start, end = _ends(session, first, until, by, expired)
+    if named.begins(value, None if since is None else start, end):
+        value, start, end = _ends(session, first, until, by, expired)
+    return value, start, end
+
+
+def _ends(
+    session: Session, since: Point | None, until: Point | None, by: By, expired: bool
+) -> tuple[Timeline, Cut, Cut]:
+    ends = {"since": since, "until": until}
+    points = {name: point for name, point in ends.items() if by == "completed" or is_checkpoint(point)}
+    value = sealed_at(session, **points)  # Hudi's commits must be found before the checkpoint
+    start = Cut.start(by) if since is None else window_end(session, value, since, by, "since", exact=expired)
+    end = Cut.latest(value, by) if until is None else window_end(session, value, until, by, "until")
+    if end.time < start.time:
+        raise InvalidInputError(f"until lies before since: exchange the two. since={start} until={end}")
+    return value, start, end
 
 
 def _limit(name: str, limit: object) -> int:

@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,6 +19,7 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.log.paths import OWN_FOLDER, PROPERTIES
 from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
+from crdt_mor.model.policies import words_of_age
 from crdt_mor.store.disk import is_disk, remembers_absences
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
@@ -150,7 +152,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
     began_ms = environment.now_ms()
     is_free = store.stat(PROPERTIES) is None
     yield Checkup("store", "fine", f"{store!r} answered in {environment.now_ms() - began_ms} ms")
-    yield _table(store, uri, environment)
+    yield from _table(store, uri, environment)
     if isinstance(store, LocalStore):
         yield _disk(store)
         yield from _mount(store)
@@ -176,19 +178,35 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
             )
 
 
-def _table(store: Store, uri: str, environment: Environment) -> Checkup:
+def _table(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
     try:
         table = Table(uri, opening=Opening(store=store, environment=environment))
         version = table.version
     except TableNotFoundError as error:
         if any(store.list(folder) for folder in (".hoodie/timeline", f"{OWN_FOLDER}/timeline")):
-            return Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
-        return Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
+            yield Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
+        else:
+            yield Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
+        return
     except (CrdtMorError, OSError) as error:
-        return Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
+        yield Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
+        return
     made_by = "" if table._session.config.ours else ", made by Hudi"  # noqa: SLF001  a room below
     said = f"Hudi table version {table.config.hudi_version}{made_by}, timeline at version {version}"
-    return Checkup("table", "fine", f"{said}; run crdt-mor verify to read its data files")
+    yield Checkup("table", "fine", f"{said}; run crdt-mor verify to read its data files")
+    yield from _readers(table)
+
+
+def _readers(table: Table) -> Iterator[Checkup]:
+    for row in table.inspect.readers().to_pylist():
+        said = (
+            f"{row['commits']} commits behind, the oldest for {words_of_age(row['lag'] // timedelta(milliseconds=1))}"
+        )
+        if row["lost"]:
+            advice = "scan, and continue from the scan's checkpoint; or crdt-mor forget-reader, if nobody needs it"
+            yield Checkup(f"reader {row['reader']}", "note", "changes that it had not read are gone", advice)
+        else:
+            yield Checkup(f"reader {row['reader']}", "fine", said)
 
 
 def _race(store: Store, uri: str, environment: Environment) -> Checkup:

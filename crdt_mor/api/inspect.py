@@ -85,6 +85,15 @@ _TOKENS = pa.schema(
         ("version", pa.int64()),
     ]
 )
+_READERS = pa.schema(
+    [
+        ("reader", pa.string()),
+        ("checkpoint", pa.string()),
+        ("commits", pa.int64()),
+        ("lag", pa.duration("ms")),
+        ("lost", pa.bool_()),
+    ]
+)
 _FILES = pa.schema(
     [
         ("partition", pa.string()),
@@ -269,6 +278,24 @@ class Inspect:
     def migration(self) -> MigrationStatus | None:
         """Return the state of the table's migration, or None for a table that does not move."""
         return migration_status(self._session.views.sealed())
+
+    def readers(self) -> pa.Table:
+        """Return the named readers of `changes`, by name.
+
+        Returns:
+            checkpoint: null in the first window.
+            commits: number of unread commits.
+            lag: age of the oldest.
+            lost: True if unread changes are gone.
+        """
+        from crdt_mor.services.checkpoints import lags
+
+        session = self._session
+        rows = [
+            (one.checkpoint.reader, one.checkpoint.since, one.commits, timedelta(milliseconds=one.ms), one.is_lost)
+            for one in lags(session, session.views.sealed(), session.looked_ms())
+        ]
+        return _table(_READERS, rows)
 
     def metrics(self) -> Metrics:
         """Return the table's state as numbers, for monitoring. It takes about ten requests and reads no data file."""

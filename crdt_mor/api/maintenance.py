@@ -307,6 +307,16 @@ class Maintenance:
         """
         return erase(self._session, data, keys, where, columns, wait)
 
+    def forget_reader(self, name: str) -> None:
+        """Forget a reader of `changes`, so that clean keeps no history for it. End its processes first.
+
+        Raises:
+            InvalidInputError: no reader has this name.
+        """
+        from crdt_mor.services.checkpoints import forget
+
+        forget(self._session, name)
+
     def register(self, catalog: Catalog, name: str, *, format: Literal["iceberg", "hudi"] = "iceberg") -> Registered:
         """Make a catalog's entry show the table, for engines that open tables by name.
 

@@ -24,9 +24,8 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.alteration import names_at
 from crdt_mor.model.cut import By, Cut
-from crdt_mor.model.points import is_checkpoint
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
+from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at
 from crdt_mor.read.snapshot import Snapshot, moment_now
 
 if TYPE_CHECKING:
@@ -110,6 +109,7 @@ class TableReads(Readable, NearNames):
         until: str | AsOf | None = None,
         expired: bool = False,
         names: Literal["now", "then"] = "now",
+        reader: str | None = None,
     ) -> Changes:
         """Return the changes after `since`: each changed key once, merged, in its state at the end.
 
@@ -123,13 +123,15 @@ class TableReads(Readable, NearNames):
             until: the end, as `since`; None for now. Changes between two points never change.
             expired: also return rows that expire (`ttl`), as deletes. The `_commit_timestamp` of images is the expiry.
             names: "now" uses current names of columns renamed or dropped since, "then" the names at the end.
+            reader: a name under which the table keeps the checkpoint and `clean` the later history. Without `since`,
+                begin there. `Changes.done` records the end of these changes; `since` counts as finished, too.
 
         Raises:
             CheckpointExpiredError: a clean dropped the history after the checkpoint.
             SnapshotExpiredError: the same for another point.
             TableReplacedError: the checkpoint belongs to another table.
         """
-        from crdt_mor.api.changes import Changes
+        from crdt_mor.api.changes import Changes, ends_of
         from crdt_mor.read.window import Window
 
         _check_names(names)
@@ -140,17 +142,11 @@ class TableReads(Readable, NearNames):
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
         first, last = (None if point is None else point_of(point) for point in (since, until))
-        ends = {"since": first, "until": last}
-        points = {name: point for name, point in ends.items() if by == "completed" or is_checkpoint(point)}
-        value = sealed_at(session, **points)  # Hudi's commits must be found before the checkpoint
-        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since", exact=expired)
-        end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
-        if end.time < start.time:
-            raise InvalidInputError(f"until lies before since: exchange the two. since={start} until={end}")
+        value, start, end = ends_of(session, first, last, by, expired, reader)
         warn_of_move(value.moving)
         window = Window.seal(self._session, value, start, end, expired=expired)
         called = value.names if names == "now" else names_at(value.alterations, end.time)
-        return Changes(window, columns, "images" if images else "raw" if raw else "merged", called)
+        return Changes(window, columns, "images" if images else "raw" if raw else "merged", called, reader)
 
     @overload
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes: ...

@@ -29,6 +29,10 @@ def changes(
         Path | None,
         typer.Option(metavar="FILE", help="Continue from the checkpoint in FILE, and store the next."),
     ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Continue where this reader is, and let the table keep its place."),
+    ] = None,
     images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,
     stable: Annotated[bool, typer.Option("--stable", help="Stop before the oldest pending write.")] = False,
@@ -50,12 +54,14 @@ def changes(
         raise typer.BadParameter("--follow needs --format jsonl", param_hint="--follow")
     if checkpoint is not None and since is not None:
         raise typer.BadParameter("the file contains the start: omit --since", param_hint="--checkpoint")
+    if checkpoint is not None and reader is not None:
+        raise typer.BadParameter("--reader and --checkpoint exclude each other", param_hint="--reader")
     start = inputs.point(since, "--since", checkpoint=True)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
     table = inputs.opened(uri)
     options: dict[str, Any] = {"columns": inputs.split_names(columns), "images": images, "raw": raw}
-    options |= {"consistency": "stable" if stable else "latest", "expired": expired}
+    options |= {"consistency": "stable" if stable else "latest", "expired": expired, "reader": reader}
     pause = timedelta(seconds=every)
     if follow:
         from crdt_mor.readers.follow import follow as following
@@ -66,10 +72,41 @@ def changes(
     for window in windows:
         send(window, None, form, table.config.key)
         sys.stdout.flush()
-        if checkpoint is not None:
+        if reader is not None:
+            window.done()
+        elif checkpoint is not None:
             _note(checkpoint, window.checkpoint)
         elif not follow:
             render.note(f"continue with --since {window.checkpoint}")
+
+
+def readers(uri: Uri, output: Form = Output.text) -> None:
+    """List the readers of changes that have a name, and how far behind they are.
+
+    Example: crdt-mor readers events
+    """
+    found = inputs.opened(uri).inspect.readers()
+    if output is Output.json:
+        render.lines({**row, "lag": row["lag"].total_seconds()} for row in found.to_pylist())
+        return
+    rows = [
+        (row["reader"], row["checkpoint"] or "", row["commits"], row["lag"], "lost" if row["lost"] else "kept")
+        for row in found.to_pylist()
+    ]
+    render.table(("reader", "checkpoint", "commits", "lag", "history"), rows, kept=("reader",))
+
+
+def forget_reader(
+    uri: Uri,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="From crdt-mor readers.")],
+    output: Form = Output.text,
+) -> None:
+    """Forget a reader of changes, so that clean keeps no history for it.
+
+    Example: crdt-mor forget-reader events billing
+    """
+    inputs.opened(uri).maintenance.forget_reader(name)
+    render.result(output, {"forgotten": name}, f"the reader {name} is forgotten")
 
 
 def diff(

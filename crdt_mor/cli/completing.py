@@ -45,6 +45,7 @@ def _partitions(table: mor.Table) -> list[str]:
 _COLUMNS: Final = _named(lambda table: table.schema.names)
 _LISTED_COLUMNS: Final = _named(lambda table: table.schema.names, listed=True)
 _SAVEPOINTS: Final = _named(_savepoints)
+_READERS: Final = _named(lambda table: table.inspect.readers()["reader"].to_pylist())
 
 _VALUES: Final[dict[str, Complete]] = {
     **dict.fromkeys(("columns", "nulls"), _LISTED_COLUMNS),
@@ -53,6 +54,7 @@ _VALUES: Final[dict[str, Complete]] = {
     **dict.fromkeys(("as_of", "since", "until", "before", "after"), _SAVEPOINTS),
     "drop-savepoint name": _SAVEPOINTS,
     "restore to": _SAVEPOINTS,
+    **dict.fromkeys(("reader", "forget-reader name"), _READERS),
     "alter drop": _COLUMNS,
 }
 """By parameter, or by command and parameter."""

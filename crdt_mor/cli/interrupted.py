@@ -16,18 +16,23 @@ LEFT: Final = {
     **dict.fromkeys(
         (
             "cat", "sql", "count", "diff", "why", "ui", "list", "show", "schema", "history", "timeline", "files",
-            "savepoints", "laws", "simulate", "verify", "metrics", "check-store", "doctor",
+            "savepoints", "readers", "laws", "simulate", "verify", "metrics", "check-store", "doctor",
         ),
         _READS,
     ),
-    "changes": "The command only reads. With --checkpoint, a rerun continues after the last window that was printed",
+    "changes": (
+        "The command only reads. With --checkpoint or --reader, a rerun continues after the last window that was "
+        "printed"
+    ),
     **dict.fromkeys(
         (
             "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions", "truncate",
         ),
         _WRITES,
     ),
-    **dict.fromkeys(("create", "alter", "properties", "rules", "savepoint", "drop-savepoint"), _SETS),
+    **dict.fromkeys(
+        ("create", "alter", "properties", "rules", "savepoint", "drop-savepoint", "forget-reader"), _SETS
+    ),
     **dict.fromkeys(
         ("compact", "clean", "archive", "maintain", "drop-metadata-table", "repair", "rollback", "cancel-migration"),
         _CONTINUES,

@@ -21,7 +21,7 @@ from crdt_mor.cli import commands, failures, inputs, near_commands, writes
 from crdt_mor.cli.alter import add_columns, alter
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.cdc import kafka, postgres
-from crdt_mor.cli.changes import changes, diff
+from crdt_mor.cli.changes import changes, diff, forget_reader, readers
 from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
 from crdt_mor.cli.completing import completed
@@ -231,6 +231,8 @@ for _command in (
     sql,
     count,
     changes,
+    readers,
+    forget_reader,
     diff,
     why,
     ui,

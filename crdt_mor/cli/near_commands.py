@@ -28,7 +28,7 @@ COMMANDS: Final = {
 DESTROYING: Final = frozenset(
     (
         "cancel-migration", "clean", "delete", "delete-partitions", "drop", "drop-metadata-table", "drop-savepoint",
-        "erase", "overwrite", "restore", "rollback", "truncate",
+        "erase", "forget-reader", "overwrite", "restore", "rollback", "truncate",
     )
 )  # fmt: skip
 """Commands that remove data or history are never suggested."""

@@ -18,7 +18,7 @@ FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 _COMMANDS: Final = {
     "roll_back": "rollback", "create_from": "create-from", "cancel_migration": "cancel-migration",
     "drop_metadata_table": "drop-metadata-table", "delete_partitions": "delete-partitions",
-    "set_properties": "properties",
+    "set_properties": "properties", "forget_reader": "forget-reader",
     "drop_savepoint": "drop-savepoint", "drop_rules": "rules", "add_rules": "rules",
     **{
         name: name
@@ -47,6 +47,7 @@ _PHRASES: Final = (
     (r"(?:table\.)?inspect\.pending\(\)", "crdt-mor timeline URI --pending"),
     (r"(?:table\.)?inspect\.timeline\(\)", "crdt-mor timeline URI"),
     (r"(?:table\.)?inspect\.files\(\)", "crdt-mor files URI"),
+    (r"(?:table\.)?inspect\.readers\(\)", "crdt-mor readers URI"),
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
     (r"; and open the table again after each Hudi commit[^.:]*", ""),

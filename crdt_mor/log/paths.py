@@ -14,6 +14,7 @@
 .hoodie/.crdt_mor/erasures/<T>.json       a running erasure with a delete requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
 .hoodie/.crdt_mor/resolved/<name>         a hint: the visible rows of some files
+.hoodie/.crdt_mor/readers/<checkpoint>     empty: a named reader finished the changes up to here
 .hoodie/.crdt_mor/verified/<n>-<nonce>    empty: a verify of the whole table ended with n findings
 .hoodie/.crdt_mor/loads/<table id>/…      files of a first load before its table exists, except base files
 """
@@ -24,6 +25,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from crdt_mor.model.checkpoints import CHECKPOINT_NAME, Checkpoint
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
@@ -47,6 +49,7 @@ POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
 COPIED = f"{OWN_FOLDER}/copied"
 RESOLVED = f"{OWN_FOLDER}/resolved"
+READERS = f"{OWN_FOLDER}/readers"
 VERIFIED = f"{OWN_FOLDER}/verified"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -69,6 +72,7 @@ _OWN_NAMES = {
         (ERASURES, rf"{_TIME}\.(json|stable)"),
         (COPIED, rf"{_VERSION_20}\.json"),
         (RESOLVED, "[0-9a-f]{64}"),
+        (READERS, CHECKPOINT_NAME),
         (VERIFIED, rf"[0-9]{{1,9}}-{_NONCE}"),
         (LOADS, _NONCE),
         (TEMP_FOLDER, f"clock-{_NONCE}"),
@@ -152,6 +156,10 @@ def post_in(path: str) -> PostName | None:
 
 def resolved_path(name: str) -> str:
     return f"{RESOLVED}/{name}"
+
+
+def reader_path(checkpoint: Checkpoint) -> str:
+    return f"{READERS}/{checkpoint}"
 
 
 def copied_path(version: int) -> str:

@@ -45,6 +45,7 @@ class Policies:
     log_compaction: int | None = None
     keep_ms: int | None = 7 * DAY
     keep_commits: int | None = None
+    named_ms: int = 30 * DAY
     readers_ms: int = HOUR
     archive: int | None = 100
     tokens_ms: int | None = 365 * DAY
@@ -200,6 +201,10 @@ POLICIES: Final[tuple[Policy, ...]] = (
     Policy(
         "crdt_mor.retention.commits", "keep_commits", OFF, f"{_COUNT}, or off",
         "keep at least this many commits readable, whatever their age", _unless(OFF, _count),
+    ),
+    Policy(
+        "crdt_mor.retention.readers", "named_ms", "30d", _DURATION,
+        "keep the history that a named reader has not read, up to this age", _duration,
     ),
     Policy(
         "crdt_mor.readers", "readers_ms", "1h", _DURATION,

@@ -11,6 +11,7 @@ logs go, unless an earlier view still needs them:
     an open plan         its executors read commits completed by its barrier
     a savepoint          shows commits completed by its moment; Hudi's savepoints list their files
     a mirror             keeps snapshots, which name base files
+    a named reader       moves the mark back to its checkpoint (`planners/checkpoints.py`)
     a reader             that began a moment ago may read files that the mark allowed then
 
 The event that schedules a clean moves the marks, and they never move back. A file that may go by this value may
@@ -46,16 +47,17 @@ class RetentionPolicy:
     """The history to keep. With both limits, everything needed by either is kept.
 
     keep_ms: views of this time. commits: views as of each of the newest commits. readers_ms: protection of readers that
-    began before the marks moved.
+    began before the marks moved. named_ms: the greatest age of history that is kept for named readers.
     """
 
     keep_ms: int | None = None
     commits: int | None = None
     readers_ms: int = 0
+    named_ms: int = 0
 
     @classmethod
     def of(cls, policies: Policies) -> RetentionPolicy:
-        return cls(policies.keep_ms, policies.keep_commits, policies.readers_ms)
+        return cls(policies.keep_ms, policies.keep_commits, policies.readers_ms, policies.named_ms)
 
     @property
     def keeps_everything(self) -> bool:
@@ -270,6 +272,7 @@ def plan_cleaning(
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
     mirrored: Collection[str] = (),
+    held: InstantTime = LAST,
 ) -> Cleaning:
     """Compute the effect of a clean. No file goes that a view from the marks on needs.
 
@@ -277,16 +280,17 @@ def plan_cleaning(
         listed_paths: paths of listed data files; None if all named files exist.
         mirrored: paths that kept snapshots of mirrors name. The value keeps the commits of these files.
         groups: later marks of single file groups, without protection for readers.
+        held: where named readers' history begins.
     """
-    retention = moved_marks(value, policy.mark(value, completions, now_ms), groups)
+    retention = moved_marks(value, min(held, policy.mark(value, completions, now_ms)), groups)
     before = min(retention.since, policy.mark(value, completions, now_ms, policy.readers_ms))
     marks = dict(retention.groups)  # marks of erasures spare no reader
     for group, mark in (groups or {}).items():  # also marks before the table's own
         marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
     needless = needless_files(value, completions, before, marks, saved)
     going = _among([file for file in needless if file.path not in mirrored], listed_paths)
-    held = {file.path for file in needless if file.path in mirrored}
-    since = min([before, *(c.completed for c in completions if any(file.path in held for file in c.files))])
+    shown = {file.path for file in needless if file.path in mirrored}
+    since = min([before, *(c.completed for c in completions if any(file.path in shown for file in c.files))])
     unneeded = needless_files(
         replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)
     )

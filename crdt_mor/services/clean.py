@@ -20,10 +20,12 @@ from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.hudi.restore_records import own_savepoint_time
-from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
+from crdt_mor.model.checkpoints import Checkpoint, newest
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import SAVEPOINT, timeline_file_name
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, FileGroup, Segment
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Segment
+from crdt_mor.planners.checkpoints import held_from
 from crdt_mor.planners.clean import (
     Cleaning,
     CleanPlan,
@@ -33,6 +35,7 @@ from crdt_mor.planners.clean import (
     plan_cleaning,
 )
 from crdt_mor.services import service
+from crdt_mor.services.checkpoints import checkpoint_of, listed
 from crdt_mor.services.service import Planner
 from crdt_mor.store.protocol import Stat, side_by_side
 from crdt_mor.write.refusals import require_written_format
@@ -81,6 +84,7 @@ class _Listed:
     there: frozenset[str] | None
     saved: Collection[str]
     mirrored: frozenset[str] = frozenset()
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 class Cleaner:
@@ -114,7 +118,7 @@ class Cleaner:
         known = session.known_tail()
         hudi = session.store.list(session.publisher.projector.folder)
         value = session.views.with_hudi(known, hudi)
-        self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
+        self._listed = _Listed(self._clock(), None, _saved_among(session, hudi), checkpoints=self._checkpoints())
         needed = self._lies_before_mark(value, self._listed.now_ms)
         found = self._cleaning(value, needed)
         if found.files and walks:
@@ -160,9 +164,15 @@ class Cleaner:
 
     def _look(self) -> _Listed:
         session = self._session
-        looks: list[Callable[[], Any]] = [self._clock, partial(_there, session), partial(saved_files, session)]
-        now_ms, there, saved = side_by_side(session.store, looks)
-        return _Listed(now_ms, there, saved, self._mirrored(there))
+        looks: list[Callable[[], Any]] = [
+            self._clock, partial(_there, session), partial(saved_files, session), self._checkpoints,
+        ]  # fmt: skip
+        now_ms, there, saved, checkpoints = side_by_side(session.store, looks)
+        return _Listed(now_ms, there, saved, self._mirrored(there), checkpoints)
+
+    def _checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return those of named readers. An erasure waits for none."""
+        return () if self._groups is not None else tuple(map(checkpoint_of, listed(self._session.store)))
 
     def _mirrored(self, there: Collection[str]) -> frozenset[str]:
         """Return the files that mirrors need. An erasure removes them: its mirrors show newer files."""
@@ -177,7 +187,9 @@ class Cleaner:
 
     def _lies_before_mark(self, value: Timeline, now_ms: int) -> Callable[[Segment], bool]:
         """Return a predicate for the segments to read: later completions pass no mark."""
-        if self._policy.commits is not None or self._groups is not None:
+        assert self._listed is not None
+        is_stable = any(checkpoint.cut.by == "requested" for checkpoint in self._listed.checkpoints)
+        if self._policy.commits is not None or self._groups is not None or is_stable:
             return lambda _: True  # the mark is computed from the commits
         marks = [value.retention.since, *(mark for _, mark in value.retention.groups)]
         last = max(self._policy.mark(value, (), now_ms), *marks)
@@ -186,13 +198,20 @@ class Cleaner:
     def _cleaning(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> Cleaning:
         completions = self._session.views.completions(value, needed)
         groups = self._groups(value) if self._groups is not None else None
-        listed = self._listed
-        assert listed is not None, "list the table before computing a clean from a value"
+        looked = self._listed
+        assert looked is not None, "list the table before computing a clean from a value"
         found = plan_cleaning(
-            value, completions, self._policy, listed.now_ms, listed.there, listed.saved, groups, listed.mirrored
-        )
+            value, completions, self._policy, looked.now_ms, looked.there, looked.saved, groups, looked.mirrored,
+            self._held(value, completions),
+        )  # fmt: skip
         self._spared = found.spared
         return found
+
+    def _held(self, value: Timeline, completions: Sequence[Completion]) -> InstantTime:
+        assert self._listed is not None
+        oldest = from_ms(max(0, self._listed.now_ms - self._policy.named_ms))
+        checkpoints = newest(self._listed.checkpoints, value.table_id).values()
+        return held_from(completions, checkpoints, oldest, expires=self._session.config.merge.expiry is not None)
 
     def _plan(self, session: Session, value: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:  # noqa: ARG002
         found = self._cleaning(value)

@@ -16,6 +16,7 @@ from crdt_mor.model.policies import MINUTE, SECOND, Policies
 from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.clean import is_commit
+from crdt_mor.services.checkpoints import lags
 from crdt_mor.services.maintain import LIGHT_SERVICES, maintain
 from crdt_mor.services.verify_notes import last_verify
 
@@ -39,6 +40,7 @@ class Metrics:
         file_group_log_files_max, file_group_log_files_p50: log files of a file group: most and median.
         unmerged_ratio: log bytes by all bytes, 0 to 1.
         verify_findings, verify_age_seconds: damage that the last whole verify found, and its age.
+        reader_lag_seconds, reader_lag_commits, reader_lost: by named reader, as in `table.inspect.readers()`.
     """
 
     last_commit_age_seconds: float | None = _exported("Age of the newest commit of rows.")
@@ -60,6 +62,11 @@ class Metrics:
     unmerged_ratio: float = _exported("Share of log bytes in all bytes of the latest snapshot.")
     verify_findings: int | None = _exported("Damage that the last verify of the whole table found.")
     verify_age_seconds: float | None = _exported("Age of the last verify of the whole table.")
+    reader_lag_seconds: Mapping[str, float] = _exported(
+        "Age of the oldest commit that a reader has not read.", "reader"
+    )
+    reader_lag_commits: Mapping[str, int] = _exported("Commits that a reader has not read.", "reader")
+    reader_lost: Mapping[str, bool] = _exported("1 if changes that a reader has not read are gone.", "reader")
 
 
 def metrics(session: Session) -> Metrics:
@@ -68,6 +75,7 @@ def metrics(session: Session) -> Metrics:
     now_ms = session.looked_ms()
     verified = last_verify(session.store)
     oldest = min((p.requested for p in value.pending), default=None)
+    readers = list(lags(session, value, now_ms))
     return Metrics(
         last_commit_age_seconds=_age(_last_commit(session, value, slices), now_ms),
         oldest_pending_age_seconds=_age(oldest, now_ms) or 0.0,
@@ -79,6 +87,9 @@ def metrics(session: Session) -> Metrics:
         **_files(slices),
         verify_findings=None if verified is None else verified.findings,
         verify_age_seconds=None if verified is None else max(0, now_ms - verified.at_ms) / SECOND,
+        reader_lag_seconds={one.checkpoint.reader: one.ms / SECOND for one in readers},
+        reader_lag_commits={one.checkpoint.reader: one.commits for one in readers},
+        reader_lost={one.checkpoint.reader: one.is_lost for one in readers},
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,6 +56,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def initialOffset(self) -> Offset:  # noqa: N802
+        if self._options.reader is not None:
+            return {"checkpoint": self._of_reader(self._options.since).since}
         return {"checkpoint": self._between(self._options.since, None).since}
 
     @message_first
@@ -95,8 +98,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for batch in fitted(partition.rows.to_reader(), arrow_schema(self._schema)):
             yield _without_change_type(batch) if self._upserts_alone else batch
 
+    @message_first
     def commit(self, end: Offset) -> None:
-        """Release nothing: the table keeps its commits."""
+        """Record the end of a finished micro-batch of a named reader."""
+        if self._options.reader is not None:
+            self._of_reader(end["checkpoint"])
+
+    def _of_reader(self, finished: Point | None) -> Changes:
+        consistency = cast(Literal["latest", "stable"], self._options.consistency)
+        return self._table.changes(finished, consistency=consistency, reader=self._options.reader)
 
     @cached_property
     def _given(self) -> ReadOptions:

@@ -2,7 +2,7 @@
 
 a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
 changes          changes = merged | images | raw, since, until, expired, consistency, names
-a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
+a stream         as changes, without an end or names; reader; maxCommitsPerTrigger, maxFilesPerTrigger,
                  maxRowsPerTrigger, maxBytesPerTrigger
 any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
                  storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table`,
@@ -46,7 +46,7 @@ STORAGE = "storage."
 
 NAMES = ("now", "then")
 
-KNOWN = ("path", "columns", "payloads", "consistency", "names", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
+KNOWN = ("path", "columns", "payloads", "consistency", "names", "reader", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class ReadOptions:
     since: Point | None = None
     until: Point | None = None
     expired: bool = False
+    reader: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     storage: Mapping[str, str] | None = None
 
@@ -98,6 +99,7 @@ class ReadOptions:
             since=_point("since", settings.get("since"), checkpoint=True),
             until=_point("until", settings.get("until"), checkpoint=True),
             expired=flag("expired", settings),
+            reader=settings.get("reader"),
             limits={word: _limit(name, word, settings[name]) for name, word in LIMITS.items() if name in settings},
             storage=storage_options(settings["path"], stored or None),
         )
@@ -109,6 +111,11 @@ class ReadOptions:
         limits = [name for name, word in LIMITS.items() if word in self.limits]
         if limits:
             raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={limits}")
+        if self.reader is not None:
+            raise InvalidInputError(
+                "only a stream has a named reader, as only a stream says when it has finished: leave the option reader "
+                f"out of a read. reader={self.reader!r}"
+            )
         return self
 
     def for_stream(self) -> ReadOptions:

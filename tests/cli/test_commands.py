@@ -26,11 +26,12 @@ from docs.site.man import commands
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
-    "truncate", "cat", "sql", "count", "changes", "diff", "why", "ui", "list", "show", "schema", "add-columns",
-    "alter", "history", "timeline", "files", "compact", "properties", "rules", "clean", "archive",
-    "drop-metadata-table", "maintain", "metrics", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
-    "erase", "handover", "takeback", "copy", "mirror", "register", "migrate", "cancel-migration", "drop", "laws",
-    "simulate", "verify", "repair", "check-store", "doctor", "demo", "cdc postgres", "cdc kafka",
+    "truncate", "cat", "sql", "count", "changes", "readers", "forget-reader", "diff", "why", "ui", "list", "show",
+    "schema", "add-columns", "alter", "history", "timeline", "files", "compact", "properties", "rules", "clean",
+    "archive", "drop-metadata-table", "maintain", "metrics", "rollback", "savepoint", "savepoints",
+    "drop-savepoint", "restore", "erase", "handover", "takeback", "copy", "mirror", "register", "migrate",
+    "cancel-migration", "drop", "laws", "simulate", "verify", "repair", "check-store", "doctor", "demo",
+    "cdc postgres", "cdc kafka",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

@@ -20,6 +20,7 @@ def uri(fast_path: Path) -> str:
     table.upsert(ROWS)
     table.maintenance.savepoint("before-x")
     table.maintenance.savepoint("after-x")
+    table.changes(reader="billing").done()
     return table.uri
 
 
@@ -38,6 +39,8 @@ def completions(*words: str) -> list[str]:
     [
         ("drop-savepoint URI ", "after-x before-x"),
         ("drop-savepoint URI b", "before-x"),
+        ("forget-reader URI ", "billing"),
+        ("changes URI --reader b", "billing"),
         ("restore URI --to ", "after-x before-x"),
         ("cat URI --as-of a", "after-x"),
         ("history URI --since ", "after-x before-x"),

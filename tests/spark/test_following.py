@@ -285,3 +285,25 @@ def test_a_stream_that_was_away_for_longer_than_history_is_kept_says_what_to_do(
     going_on = Stream(spark, table, fast_path / "third", changes="merged", since=since)
     table.upsert(rows(("z", 1)))
     assert list(going_on.run().values()) == [[("z", 1, "upsert")]]
+
+
+def test_a_stream_with_a_name_keeps_its_place_in_the_table(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    options = {"changes": "images", "reader": "billing", "since": str(table.version)}
+    stream = Stream(spark, table, fast_path / "checkpoint", **options)
+    stream.run()
+    for n in range(2):
+        table.upsert(rows(("a", n + 1)))
+        table.maintenance.compact()
+        table.maintenance.clean(timedelta(0), readers=timedelta(0))  # an unnamed stream would have lost its place
+        found = [str(row[2]) for batch in stream.run().values() for row in batch]
+        assert sorted(found) == ["update_postimage"] * (n + 1) + ["update_preimage"] * (n + 1)
+    (place,) = table.inspect.readers().to_pylist()
+    assert (place["reader"], place["commits"], place["lost"]) == ("billing", 1, False), "Spark commits a batch late"
+    table.upsert(rows(("a", 100)))
+    anew = Stream(spark, table, fast_path / "another checkpoint", changes="raw", reader="billing")
+    assert [row[:2] for row in anew.run()[0]] == [("a", 100), ("a", 2)], "another query of the name begins there"
+
+
+def test_only_a_stream_has_a_name(table: Table) -> None:
+    with pytest.raises(InvalidInputError, match="only a stream has a named reader"):
+        ReadOptions.of({"path": table.uri, "changes": "raw", "reader": "billing"}).for_batch()

@@ -15,9 +15,11 @@ from crdt_mor.log.paths import (
     OWN_FOLDER,
     PLANS,
     POSTS,
+    READERS,
     RESOLVED,
     SEGMENTS,
     STAGED,
+    VERIFIED,
     heartbeat_path,
     is_own,
 )
@@ -38,6 +40,8 @@ FOREIGN = [
     f"{HEARTBEATS}/.keep", f"{HEARTBEATS}/1-note", f"{HEARTBEATS}/20200101",
     f"{STAGED}/1-note", f"{STAGED}/train.ticket", f"{STAGED}/20200101000000000-mine",
     f"{GIVEN_UP}/a-note", f"{GIVEN_UP}/mine",
+    f"{READERS}/billing", f"{READERS}/billing.20200101000000000.completed.read.none",
+    f"{VERIFIED}/all", f"{VERIFIED}/0-x",
     f"{RESOLVED}/readme", f"{ERASURES}/todo.json", f"{LOADS}/mine/notes.txt",
     ".hoodie/timeline/20200101000000000.deltacommit.inflight.tmp",
 ]  # fmt: skip
@@ -114,9 +118,11 @@ def test_names_of_all_objects_of_a_table_are_own(crowd: bool) -> None:
     table.overwrite(rows(2))
     table.maintenance.compact()
     table.maintenance.erase(keys=[2])
-    swept = (POSTS, SEGMENTS, PLANS, HEARTBEATS, STAGED, GIVEN_UP, RESOLVED, ERASURES)
+    table.changes(reader="billing").done()
+    table.verify()
+    swept = (POSTS, SEGMENTS, PLANS, HEARTBEATS, STAGED, GIVEN_UP, RESOLVED, ERASURES, READERS, VERIFIED)
     names = [path for path in store.paths("put", "touch") if path.rpartition("/")[0] in swept]
     assert [path for path in names if not is_own(path)] == []
-    assert {path.rpartition("/")[0] for path in names} >= {PLANS, STAGED, ERASURES, SEGMENTS}
+    assert {path.rpartition("/")[0] for path in names} >= {PLANS, STAGED, ERASURES, SEGMENTS, READERS, VERIFIED}
     assert (POSTS in {path.rpartition("/")[0] for path in names}) == crowd
     assert is_own(f"{OWN_FOLDER}/timeline/{0:020d}.json") is False, "versions go by their own rule"
