@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benches.spark_peers import DRIVER_MEMORY, Delta, Engine, Ours, Parquet, session
+from benches.spark_engines import DRIVER_MEMORY, Delta, Engine, Ours, Parquet, session
 
 JOBS = 3
 DECIDED_BY_ANOTHER = "DELTA_CONCURRENT"

@@ -1,178 +1,166 @@
-"""Tables of one kind each for benches on Spark: ours, Delta's, and plain Parquet files, which nobody can merge.
+"""Our times through Spark as ratios to Delta's, of the same work in turns in one session: below 1, ours are shorter.
 
-Delta is there in Spark 4.0, for which delta-spark is built, where Maven is at hand to fetch it; else `delta_jars` says
-why it is not. The releases of Spark that `make check-spark-versions` makes environments of are below `.venvs`.
+    first append     a table and its first ten rows
+    second append    ten more rows
+    write            1,000,000 rows of eight columns
+    upsert           100,000 rows of a table of 5,000,000
+    count, aggregate, named columns, one row     of that table after the upserts. Delta always reads only the columns
+                     and files that a query needs; ours are told by the option `columns` and `filter`, or not at all
+    stream batch     a micro-batch of 1,000 rows, as Spark measures it
+
+Needs pyspark of 4.0 or 4.2, as `python -m tests.spark.versions 4.2` installs it, Java 17 and Maven. In Spark 4.0 no
+stream writes a table of ours.
+
+    .venvs/spark-4.2/bin/python benches/spark_peers.py
+    .venvs/spark-4.2/bin/python benches/spark_peers.py --small
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import crdt_mor as mor
+import numpy as np
 
-DELTA: Final = "4.0.1"
-JARS: Final = ("delta-spark_2.13", "delta-storage")
-ROOT: Final = Path(__file__).parents[1]
-DRIVER_MEMORY: Final = "4g"
-"""Where the driver runs the tasks as well. The first session of a process decides."""
+from benches.spark_engines import DRIVER_MEMORY, Delta, Ours, delta_jars, session
+from benches.suite import timing
 
+Work = Callable[[], object]
 
-def delta_jars() -> list[str]:
-    """The jars of Delta, fetched once; none where this Spark cannot have them, which is said."""
-    import pyspark
+BATCHES = 7
+"""Of each stream. The first two are not counted."""
 
-    if not pyspark.__version__.startswith("4.0."):
-        print(
-            f"without Delta: delta-spark {DELTA} is for Spark 4.0, and this is {pyspark.__version__}; "
-            "run .venvs/spark-4.0/bin/python with this script, which python -m tests.spark.versions 4.0 installs\n"
-        )
-        return []
-    home = Path.home() / ".m2" / "repository" / "io" / "delta"
-    found = [home / name / DELTA / f"{name}-{DELTA}.jar" for name in JARS]
-    if not all(jar.exists() for jar in found):
-        if shutil.which("mvn") is None:
-            print("without Delta: install Maven, which fetches its jars\n")
-            return []
-        artifact = f"-Dartifact=io.delta:{JARS[0]}:{DELTA}"
-        done = subprocess.run(
-            ["mvn", "-B", "-q", "dependency:get", artifact], capture_output=True, text=True, check=False
-        )
-        if done.returncode or not all(jar.exists() for jar in found):
-            print(f"without Delta: Maven could not fetch io.delta:{JARS[0]}:{DELTA}\n{done.stdout[-500:]}\n")
-            return []
-    return [str(jar) for jar in found]
+CHANCE = np.random.default_rng(7)
 
 
-def session(master: str, jars: Sequence[str], settings: Mapping[str, str]) -> Any:
-    """A session that knows our format, and Delta where its jars are given."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    from pyspark.sql import SparkSession
-
-    from crdt_mor.readers.spark import register
-
-    known = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
-    known |= {"spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
-    if jars:
-        known |= {
-            "spark.jars": ",".join(jars),
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        }
-    builder = SparkSession.builder.master(master)
-    for name, value in known.items():
-        builder = builder.config(name, value)
-    found = builder.getOrCreate()
-    found.sparkContext.setLogLevel("OFF")
-    register(found)
-    return found
+def rows(ids: Any, factor: int = 1) -> Any:
+    """Rows of eight columns."""
+    return ids.selectExpr(
+        "cast(id as string) id", "concat('d', id % 10) day", f"id * {factor} n", "cast(id as double) / 3 x",
+        "concat('text of ', id) s", "timestamp_seconds(id) at", "id % 7 a", "id % 11 b",
+    )  # fmt: skip
 
 
-class Ours:
-    """A table of ours. partitions: the column of the partitions, or none."""
+class Peers:
+    """Times both engines, and prints a line for each work."""
 
-    name = "crdt_mor"
-    merges = True
+    def __init__(self, spark: Any, home: Path, rounds: int) -> None:
+        self.spark, self._home, self._rounds = spark, home, rounds
+        self._numbers = count()
 
-    def __init__(self, folder: Path, partition: str | None = None, buckets: int = 4) -> None:
-        self.path, self._partition, self._buckets = str(folder / "ours"), partition, buckets
+    def pair(self) -> tuple[Ours, Delta]:
+        """Tables that are not there yet."""
+        folder = self._home / str(next(self._numbers))
+        return Ours(folder, buckets=8), Delta(folder)
 
-    def create(self, frame: Any) -> None:
-        """A table of the frame's columns, without rows."""
-        from crdt_mor.readers.spark import create
+    def time(self, label: str, ours: Work, delta: Work) -> None:
+        """Medians of both, in turns, after a round that is not counted."""
+        self.show(label, *timing.seconds(ours, delta, rounds=self._rounds, chance=CHANCE))
 
-        keys = ["id"] if self._partition is None else [self._partition, "id"]
-        create(frame, self.path, key=keys, partition_by=self._partition or (), buckets=self._buckets)
-
-    def load(self, frame: Any) -> None:
-        """The first rows, of which no two have one key."""
-        self.create(frame)
-        frame.write.format("crdt_mor").mode("append").save(self.path)
-
-    def upsert(self, frame: Any) -> None:
-        """Insert or update the rows by their keys, as one commit."""
-        from crdt_mor.readers.spark import upsert
-
-        upsert(frame, self.path)
-
-    def read(self, spark: Any, *columns: str, where: str = "") -> Any:
-        """Some columns. where: a condition, which is handed to the reader."""
-        reader = spark.read.format("crdt_mor").option("columns", ",".join(columns))
-        return (reader.option("filter", where) if where else reader).load(self.path)
-
-    def rows(self, spark: Any) -> int:  # noqa: ARG002  the other engines need it
-        """How many there are."""
-        return mor.Table(self.path).scan(columns=["id"]).count()
+    def show(self, label: str, ours: float, delta: float) -> None:
+        print(f"{label:34} {ours / delta:6.2f} {ours:9.2f} s {delta:9.2f} s", flush=True)
 
 
-class Delta:
-    """A table of Delta's."""
-
-    name = f"Delta {DELTA}"
-    merges = True
-
-    def __init__(self, folder: Path, partition: str | None = None) -> None:
-        self.path, self._keys = str(folder / "delta"), ["id", *filter(None, [partition])]
-        self._partition = partition
-
-    def load(self, frame: Any) -> None:
-        """The first rows."""
-        writer = frame.write.format("delta")
-        (writer.partitionBy(self._partition) if self._partition else writer).save(self.path)
-
-    def upsert(self, frame: Any) -> None:
-        """MERGE INTO by the keys. Raises what Delta raises where another one has changed the same files."""
-        name = f"source_{id(frame)}"
-        frame.createOrReplaceTempView(name)
-        on = " AND ".join(f"t.{key} = s.{key}" for key in self._keys)
-        frame.sparkSession.sql(
-            f"MERGE INTO delta.`{self.path}` t USING {name} s ON {on} "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        ).collect()
-
-    def read(self, spark: Any, *columns: str, where: str = "") -> Any:
-        """Some columns of the rows that meet the condition."""
-        frame = spark.read.format("delta").load(self.path)
-        return (frame.where(where) if where else frame).select(*columns)
-
-    def rows(self, spark: Any) -> int:
-        """How many there are."""
-        return int(self.read(spark, "id").count())
+def append(frame: Any, engine: Ours | Delta) -> None:
+    """Rows into a table that is there."""
+    frame.write.format("crdt_mor" if isinstance(engine, Ours) else "delta").mode("append").save(engine.path)
 
 
-class Parquet:
-    """Plain files that Spark writes: the floor of a load and of a read. Its upsert only adds files."""
-
-    name = "plain Parquet"
-    merges = False
-
-    def __init__(self, folder: Path, partition: str | None = None) -> None:
-        self.path, self._partition = str(folder / "parquet"), partition
-
-    def load(self, frame: Any) -> None:
-        """The first rows."""
-        self.upsert(frame)
-
-    def upsert(self, frame: Any) -> None:
-        """More files, with no regard to keys."""
-        writer = frame.write.mode("append")
-        (writer.partitionBy(self._partition) if self._partition else writer).parquet(self.path)
-
-    def read(self, spark: Any, *columns: str, where: str = "") -> Any:
-        """Some columns of the rows that meet the condition."""
-        frame = spark.read.parquet(self.path)
-        return (frame.where(where) if where else frame).select(*columns)
-
-    def rows(self, spark: Any) -> int:
-        """How many there are, those of a key that was written twice counted twice."""
-        return int(self.read(spark, "id").count())
+def measure_writes(peers: Peers, count: int) -> None:
+    ten, many = rows(peers.spark.range(0, 10, 1, 1)), rows(peers.spark.range(0, count, 1, 8))
+    peers.time("first append", lambda: peers.pair()[0].load(ten), lambda: peers.pair()[1].load(ten))
+    ours, delta = peers.pair()
+    ours.load(ten)
+    delta.load(ten)
+    peers.time("second append", lambda: append(ten, ours), lambda: append(ten, delta))
+    peers.time(f"write of {count:,} rows", lambda: peers.pair()[0].load(many), lambda: peers.pair()[1].load(many))
 
 
-Engine = Ours | Delta | Parquet
+def measure_table(peers: Peers, count: int, changed: int) -> None:
+    """An upsert into a large table, and reads of it."""
+    ours, delta = peers.pair()
+    frame, some = (rows(peers.spark.range(0, count, *at)) for at in ((1, 8), (count // changed, 4)))
+    for engine in (ours, delta):
+        engine.load(frame)
+    peers.time(f"upsert of {changed:,} into {count:,}", lambda: ours.upsert(some), lambda: delta.upsert(some))
+
+    def read(**options: str) -> Any:
+        return peers.spark.read.format("crdt_mor").options(**options).load(ours.path)
+
+    def of_delta() -> Any:
+        return peers.spark.read.format("delta").load(delta.path)
+
+    def sums(frame: Any) -> list[Any]:
+        return sorted(frame.groupBy("day").sum("n").collect())
+
+    def one(frame: Any) -> list[Any]:
+        return list(frame.where("id = '777'").collect())
+
+    assert sums(read()) == sums(of_delta())
+    assert one(read()) == one(of_delta())
+    # Spark 4.0 hands a batch without columns to nobody, and so counts a column.
+    peers.time("count", lambda: read(columns="n").count(), lambda: of_delta().count())
+    peers.time("aggregate", lambda: sums(read()), lambda: sums(of_delta()))
+    peers.time("aggregate of named columns", lambda: sums(read(columns="day,n")), lambda: sums(of_delta()))
+    peers.time("one row", lambda: one(read()), lambda: one(of_delta()))
+    peers.time("one row by the option filter", lambda: one(read(filter="id = '777'")), lambda: one(of_delta()))
+
+
+def measure_stream(peers: Peers, count: int, folder: Path) -> None:
+    """The same files as micro-batches into both."""
+    frame = rows(peers.spark.range(0, count * BATCHES, 1, BATCHES))
+    frame.write.parquet(str(folder / "files"))
+    ours, delta = peers.pair()
+    ours.create(frame)
+    found = [
+        statistics.median(_batches(peers.spark, frame.schema, folder, name, path))
+        for name, path in (("crdt_mor", ours.path), ("delta", delta.path))
+    ]
+    peers.show(f"stream batch of {count:,} rows", *found)
+
+
+def _batches(spark: Any, schema: Any, folder: Path, name: str, path: str) -> list[float]:
+    """The seconds of each micro-batch but the first two."""
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "files"))
+    writer = files.writeStream.format(name).option("checkpointLocation", str(folder / f"of-{name}"))
+    query = writer.trigger(availableNow=True).start(path)
+    query.awaitTermination()
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    assert len(progress) == BATCHES
+    return [one["durationMs"]["triggerExecution"] / 1000 for one in progress[2:]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="a size of seconds")
+    small = parser.parse_args().small
+    if find_spec("pyspark") is None:
+        print("skipped: pip install 'crdt-mor[spark]', and have Java 17")
+        return
+    jars = delta_jars()
+    if not jars:
+        return
+    from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
+
+    rounds, first, large, changed = (1, 1_000, 5_000, 100) if small else (5, 1_000_000, 5_000_000, 100_000)
+    spark = session("local[2]", jars, {"spark.driver.memory": DRIVER_MEMORY, "spark.sql.shuffle.partitions": "8"})
+    with tempfile.TemporaryDirectory(prefix="crdt-mor-bench-") as folder:
+        home = Path(folder)
+        peers = Peers(spark, home / "tables", rounds)
+        print(f"Spark {spark.version}, {Delta(home).name}; medians of {rounds} rounds")
+        print(f"{'':34} {'ratio':>6} {'crdt_mor':>11} {'Delta':>11}")
+        measure_writes(peers, first)
+        measure_table(peers, large, changed)
+        if SPARK >= WRITES_STREAMS:
+            measure_stream(peers, 10 if small else 1_000, home)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

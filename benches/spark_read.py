@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 import crdt_mor as mor
-from benches.spark_peers import DRIVER_MEMORY, session
+from benches.spark_engines import DRIVER_MEMORY, session
 from crdt_mor.model.policies import plural
 
 CHANCE = np.random.default_rng(7)

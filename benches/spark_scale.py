@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import crdt_mor as mor
-from benches.spark_peers import ROOT, Delta, Engine, Ours, Parquet, session
+from benches.spark_engines import ROOT, Delta, Engine, Ours, Parquet, session
 
 MASTER = "local-cluster[2,1,2048]"
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import crdt_mor as mor
-from benches.spark_peers import DRIVER_MEMORY, session
+from benches.spark_engines import DRIVER_MEMORY, session
 from benches.suite import timing
 
 ROUNDS = 7
