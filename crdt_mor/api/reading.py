@@ -129,9 +129,11 @@ class Readable(NotASequence, ABC):
         filter: pl.Expr | str | None = None,
         as_of: AsOf | None = None,
         limit: int | None = None,
+        dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None,
     ) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; see `scan`."""
-        return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_pandas()
+        """Return the rows as a pandas DataFrame; see `scan`. For `dtype_backend` see `pandas.read_parquet`."""
+        scan = self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit)
+        return scan.to_pandas(dtype_backend=dtype_backend)
 
     def count(self, filter: pl.Expr | str | None = None, *, as_of: AsOf | None = None) -> int:
         """Count the rows, or the rows matching `filter`. Only the needed columns are read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -83,9 +83,10 @@ class ArrowRows(NotASequence, ABC):
         """Return all rows as a pyarrow Table in the declared types."""
         return pa.Table.from_batches(self._batches(), self.schema)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+    def to_pandas(self, *, dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame, in types as in `pandas.read_parquet`."""
+        types = pandas_types(dtype_backend)
+        return self.to_arrow().to_pandas(types_mapper=types)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a stream of record batches."""
@@ -107,6 +108,27 @@ class ArrowRows(NotASequence, ABC):
         rows = self._first(PREVIEW + 1)
         more = html_line(f"the first {PREVIEW} rows; there are more") if rows.height > PREVIEW else ""
         return html_table(rows.columns, rows.head(PREVIEW).iter_rows()) + more + html_line(repr(self))
+
+
+def pandas_types(backend: object) -> Callable[[pa.DataType], object] | None:
+    """Return pandas' type of an Arrow type by backend; None for NumPy's types, where integers with nulls are floats."""
+    if backend is None:
+        return None
+    if backend not in ("numpy_nullable", "pyarrow"):
+        raise InvalidInputError(
+            f'dtype_backend must be "numpy_nullable" or "pyarrow"; None means NumPy types. dtype_backend={backend!r}'
+        )
+    import pandas as pd
+
+    if backend == "pyarrow":
+        arrow: type = pd.ArrowDtype
+        return arrow
+    texts = dict.fromkeys((pa.string(), pa.large_string()), pd.StringDtype())
+    numbers = {
+        pa.type_for_alias(name.lower()): getattr(pd, f"{name}Dtype")()
+        for name in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
+    }
+    return {pa.bool_(): pd.BooleanDtype(), **texts, **numbers}.get
 
 
 def in_types(rows: ArrowRows, types: Callable[[], pa.Schema] | None) -> ArrowRows:
