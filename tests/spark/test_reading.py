@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -15,8 +15,11 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from crdt_mor import Table
+from crdt_mor import Scan, Table
+from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.reading import Part, reader, schema_of
 from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, READS_NO_COLUMNS, SPARK
+from crdt_mor.results import Explanation
 from tests.interop.readers import hudi_rs
 from tests.spark.helpers import listed, read
 from tests.spark.queried import QUERIES, SCHEMA, TABLES, frame, written
@@ -58,6 +61,17 @@ def test_expired_rows_are_hidden_and_deletes_of_changes_on_request(spark: SparkS
 @pytest.fixture
 def events(fast_path: Path) -> Table:
     return written(fast_path, "partitioned")
+
+
+def test_a_read_of_named_columns_does_a_part_of_the_work_of_a_read_of_all(table: Table) -> None:
+    def parts(**options: str) -> list[Explanation]:
+        asked = ReadOptions.of({"path": table.uri, **options})
+        planned = reader(asked, schema_of(asked)).partitions()
+        return [cast(Scan, cast(Part, part).rows).explain() for part in planned]
+
+    for all_columns, named in zip(parts(), parts(columns="n"), strict=True):
+        assert named.total.slices == all_columns.total.slices
+        assert {*named.columns} < {*all_columns.columns}
 
 
 def test_a_schema_that_is_asked_for_prunes_and_orders_the_columns(spark: SparkSession, events: Table) -> None:
