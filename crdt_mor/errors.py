@@ -36,6 +36,16 @@ classes are API.
 
 from __future__ import annotations
 
+from typing import Final
+
+DOCS: Final = "https://crdt-mor.readthedocs.io/en/stable/docs"
+"""The address of the documentation's pages, as in `pyproject.toml`."""
+
+
+def page(name: str) -> str:
+    """Return the address of a page of the documentation, such as `stores`, for a message."""
+    return f"{DOCS}/{name}.html"
+
 
 class PartitionNotInKeyWarning(UserWarning):
     """A new table's keys may exist in several partitions."""

@@ -6,6 +6,7 @@
 The source distribution and the wheel must satisfy `twine check --strict`; the wheel that is built from the source
 distribution must be, byte for byte, the one that is built from the tree; and neither tests nor benches are in it. Then
 both are installed with the versions of `requirements.lock`, and a small program runs that sees nothing of this tree.
+mypy knows the types of what a table returns, in a program of a user beside the installed wheel (`tests/typed.py`).
 All that the wheel needs must have a licence that `tests/sbom.py` allows, and stand in its bill of materials.
 """
 
@@ -24,6 +25,8 @@ from typing import Any
 from tests import sbom
 
 ROOT = Path(__file__).parents[1]
+
+STUBS = "pyarrow-stubs==20.0.0.20260819"
 
 MAN = "share/man/man1/crdt-mor.1"
 """The man page, below the environment's folder."""
@@ -120,6 +123,15 @@ def use(package: Path, folder: Path, version: str) -> Path:
     return python
 
 
+def check_types(python: Path, folder: Path) -> None:
+    """Check the program of a user by mypy, which finds the types of pyarrow in a package of its own."""
+    lock = (ROOT / "requirements.lock").read_text()
+    (mypy,) = (line for line in lock.splitlines() if line.startswith("mypy=="))
+    call(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "-q", mypy, STUBS)
+    shutil.copy(ROOT / "tests" / "typed.py", folder / "elsewhere")
+    call(python, "-I", "-m", "mypy", "--strict", "typed.py", cwd=folder / "elsewhere")
+
+
 def keep(source: Path, wheel: Path, bill: dict[str, Any], target: Path) -> None:
     """Put both packages and the bill into a folder."""
     target.mkdir(parents=True, exist_ok=True)
@@ -140,6 +152,7 @@ def main(target: Path | None) -> int:
             python = use(package, folder / environment, version)
             sys.stdout.write(f"installed and used: {package.name}, {package.stat().st_size // 1024} KiB\n")
         bill = sbom.bill_of(python, folder)
+        check_types(python, folder / environment)
         sys.stdout.write(f"allowed: the licences of the {len(bill['components'])} packages that are needed\n")
         if target is not None:
             keep(source, wheel, bill, target)

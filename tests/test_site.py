@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ pytest.importorskip("mkdocs", reason="the site is built with the newest versions
 pytest.importorskip("griffe", reason="as above")
 
 from docs.site import docstrings, hooks
+from tests.addresses import SITE, of_package
 from tests.browser import chromium, said, until
 
 REPO = Path(__file__).parents[1]
@@ -165,6 +167,13 @@ def test_each_link_within_the_site_leads_to_a_page_and_a_place_in_it(site: dict[
     """mkdocs checks links that stand in Markdown; those that docstrings and the theme make are looked at here."""
     broken = [f"{path}: {link}" for path, page in site.items() for link in page.links if not leads(site, path, link)]
     assert not broken
+
+
+@pytest.mark.slow
+def test_the_readme_of_the_package_leads_to_pages_and_pictures_of_the_site(folder: Path) -> None:
+    links = re.findall(rf"\]\(({SITE}[^)\s]+)\)", of_package())
+    assert len(links) > 50
+    assert [link for link in links if not (folder / link.removeprefix(SITE).partition("#")[0]).is_file()] == []
 
 
 def leads(site: dict[str, Parsed], path: str, link: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from crdt_mor.api.opening import Opening
 from crdt_mor.api.table import Table
-from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError
+from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError, page
 from crdt_mor.ground import machine
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
@@ -218,7 +218,9 @@ def _race(store: Store, uri: str, environment: Environment) -> Checkup:
             "fine",
             f"of {found.puts} concurrent puts of an object a single put won, for each of {found.keys}",
         )
-    return Checkup("put-if-absent", "wrong", found.reason, "put no table there: docs/stores.md names stores that can")
+    return Checkup(
+        "put-if-absent", "wrong", found.reason, f"put no table there: {page('stores')} names stores that can"
+    )
 
 
 def _clock(store: Store, environment: Environment) -> Checkup:
@@ -255,7 +257,7 @@ def _mount(store: LocalStore) -> Iterator[Checkup]:
         "mount",
         "note",
         f"{said}; absent names may be cached for a while",
-        "NFS: mount with lookupcache=positive, without nocto; FUSE: keep no absent names; docs/stores.md says more",
+        f"NFS: mount with lookupcache=positive, without nocto; FUSE: keep no absent names; see {page('stores')}",
     )
 
 

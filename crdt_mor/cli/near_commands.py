@@ -6,8 +6,10 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
+from crdt_mor.errors import page
+
 COMMANDS: Final = {
-    "merge": ("MERGE is available only in Python: Table.merge, or merge of crdt_mor.readers.spark (docs/updating.md)"),
+    "merge": f"MERGE is only in Python: Table.merge, or merge of crdt_mor.readers.spark. See {page('updating')}",
     **dict.fromkeys(("insert", "write"), "Use append or upsert"),
     **dict.fromkeys(("select", "query"), "Use sql"),
     **dict.fromkeys(("read", "scan", "rows", "print"), "Use cat, with --where and --columns"),

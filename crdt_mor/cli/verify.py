@@ -95,7 +95,7 @@ def _say(found: mor.results.Verification) -> None:
     if found.is_sound:
         render.note("no damage was found")
     else:
-        render.note(f"{plural(len(found.findings), 'finding')}: see docs/verifying.md")
+        render.note(f"{plural(len(found.findings), 'finding')}: see {mor.errors.page('verifying')}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError, page
 
 Json = None | bool | int | str | list["Json"] | dict[str, "Json"]
 Types: TypeAlias = Mapping[pa.DataType, pa.DataType]
@@ -232,7 +232,7 @@ class _Unknown(Kind):
             return self.way_out(kind) if is_text else f"cast to its storage type, {kind.storage_type}"
         if pt.is_duration(kind):
             return "cast to int64, and note the unit in the column's name or comment"
-        return "give the column a type" if pt.is_null(kind) else "cast to a type in docs/types.md"
+        return "give the column a type" if pt.is_null(kind) else f"cast to a type in {page('types')}"
 
     def in_csv(self, kind: pa.DataType) -> pa.DataType:
         return pa.string() if pt.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) else kind

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from crdt_mor.errors import ForkedProcessError
+from crdt_mor.errors import ForkedProcessError, page
 
 _TASKS = "/proc/self/task"
 _POLARS_THREADS = ("polars-0", "async-executor-")
@@ -94,7 +94,7 @@ def require_clients(opened: str) -> None:
             "this process was forked after its parent used an object store, and lacks the threads for requests: start "
             "processes with "
             'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table. '
-            f"docs/processes.md shows how. pid={os.getpid()} opened={opened}"
+            f"{page('processes')} shows how. pid={os.getpid()} opened={opened}"
         )
     _forks.clients = True
 
@@ -103,7 +103,7 @@ def _threads_lost(opened: str) -> ForkedProcessError:
     return ForkedProcessError(
         "this process was forked after its parent used polars, and lacks polars' threads: start processes with "
         'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table or polars. '
-        f"docs/processes.md shows how. pid={os.getpid()} opened={opened}"
+        f"{page('processes')} shows how. pid={os.getpid()} opened={opened}"
     )
 
 

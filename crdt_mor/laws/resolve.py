@@ -22,7 +22,7 @@ from importlib.metadata import EntryPoint, distributions
 from typing import Final
 from urllib.parse import parse_qsl
 
-from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError, page
 from crdt_mor.laws.allowed import PickledPayloads, allowed_class, import_payload, require_class
 from crdt_mor.laws.remade import require_remade
 from crdt_mor.merge.payload import Payload
@@ -106,7 +106,7 @@ def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef
         for raised in raised_at_edges(payload):
             warnings.warn(
                 f"{name}: {raised}. After a write of such a value its key cannot be read: accept the value in "
-                "join, or raise in lift (docs/payloads.md)",
+                f"join, or raise in lift; see {page('payloads')}",
                 stacklevel=2,
             )
     from crdt_mor.laws.fingerprint import fingerprint
@@ -148,7 +148,7 @@ def resolve(ref: PayloadRef) -> Payload:
     if not payload.vectorised:
         warnings.warn(
             f"{ref.name} lacks merge, so join merges single values, a hundred times slower: add merge as "
-            "a polars expression (docs/payloads.md)",
+            f"a polars expression; see {page('payloads')}",
             stacklevel=2,
         )
     return payload

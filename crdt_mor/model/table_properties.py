@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, page
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model import layout
 from crdt_mor.model.policies import BY_NAME, parsed
@@ -93,7 +93,7 @@ def _check_name(name: object) -> None:
     if name.startswith(RESERVED) and name not in KNOWN:
         known = ", ".join(KNOWN)
         close = difflib.get_close_matches(name, KNOWN, 1)
-        hint = f"did you mean {close[0]}?" if close else "see docs/maintenance.md."
+        hint = f"did you mean {close[0]}?" if close else f"see {page('maintenance')}."
         raise InvalidInputError(
             f"names with {RESERVED} belong to the engine, and this property does not exist: {hint} "
             f"name={name!r} known={known}"

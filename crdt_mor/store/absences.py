@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.errors import StorageUnavailableError, page
 from crdt_mor.store.protocol import Store, is_bucket
 
 T = TypeVar("T")
@@ -47,6 +47,6 @@ def folder_of(path: str) -> str:
 def contradicted(path: str) -> ContradictedError:
     return ContradictedError(
         "the folder lists this object, but the store does not find it: a network mount may remember the absent name. "
-        "Try again in a moment; docs/stores.md explains the mount options. "
+        f"Try again in a moment; {page('stores')} explains the mount options. "
         f"path={path}"
     )

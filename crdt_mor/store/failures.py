@@ -19,7 +19,7 @@ from typing import Final
 
 from obstore import exceptions
 
-from crdt_mor.errors import StorageRefusedError, StorageUnavailableError
+from crdt_mor.errors import StorageRefusedError, StorageUnavailableError, page
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.options import empty_variables
 from crdt_mor.store.secrets import Secrets
@@ -214,7 +214,7 @@ def _refusal_by_kind(error: BaseException, text: str, status: int | None, code: 
     if status == 507:
         return "the store has no space left: free some space, or raise the quota"
     if status == 501 or isinstance(error, exceptions.NotSupportedError):
-        return "this store lacks a feature that tables need: see docs/stores.md"
+        return f"this store lacks a feature that tables need: see {page('stores')}"
     if "BadScheme" in text:
         return "the endpoint is http:// without TLS: use https://, or set allow_http to 'true'"
     if isinstance(error, exceptions.UnknownConfigurationKeyError | exceptions.InvalidPathError) or _is_misuse(text):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, page
 from crdt_mor.store.addresses import Provider
 from crdt_mor.store.secrets import Secrets, keep
 
@@ -252,7 +252,7 @@ def _unknown(name: str, names: Mapping[str, str], provider: Provider) -> Invalid
     within = {full for other, full in names.items() if name.lower() in other} if len(name) > 2 else set()
     close = {names[n] for n in get_close_matches(name.lower(), names, n=NEAR_MAX)}
     near = sorted(within or close, key=lambda full: (full not in _SECRET, full))[:NEAR_MAX]
-    hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md lists all."
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{page('stores')} lists all."
     return InvalidInputError(f"this kind of store has no such option; {hint} option={name!r} store={provider}")
 
 

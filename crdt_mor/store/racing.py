@@ -18,7 +18,7 @@ from functools import partial
 from itertools import cycle
 from typing import Final
 
-from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError, page
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Store
@@ -121,7 +121,7 @@ def _content(number: int, size: int) -> bytes:
 def require_safe(check: StoreCheck) -> None:
     if not check.is_safe:
         raise UnsupportedFeatureError(
-            f"{check.reason}. Use a store or release with atomic If-None-Match puts; docs/stores.md lists tested "
+            f"{check.reason}. Use a store or release with atomic If-None-Match puts; {page('stores')} lists tested "
             "stores, and crdt-mor check-store tests yours longer. "
             f"store={check.store}"
         )

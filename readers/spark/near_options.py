@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
+from crdt_mor.errors import page
+
 _OF_THE_TABLE = (
     "nothing, as it is said once, when the table is made: crdt_mor.readers.spark.create(df, path, key=…, ordering=…, …)"
 )
-_OF_HUDI = "nothing, or a property of the table (Table.set_properties, docs/maintenance.md)"
+_OF_HUDI = f"nothing, or a property of the table: Table.set_properties, {page('maintenance')}"
 _OVERWRITES = 'mode("overwrite")'
 _DYNAMIC = 'mode("overwrite") with option("partitionOverwriteMode", "dynamic")'
 _AS_OF, _SINCE, _UNTIL = (f'option("{name}", "{{value}}")' for name in ("asOf", "since", "until"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from crdt_mor import InvalidInputError, Payload, Point, Table, parse_point
+from crdt_mor.errors import page
 from crdt_mor.readers.spark.near_options import instead
 from crdt_mor.store import secret_options, storage_options
 
@@ -139,7 +140,7 @@ def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[st
             "keys of an object store are no options of Spark, whose plans and event log show them: leave them out, and "
             "make new ones where such a log was kept. Give the machines a role, set the variables of the same names "
             "where the driver and the workers run, or name a function that gives keys, "
-            f"storage.credential_provider = module:function. docs/spark.md has each way. given={', '.join(keys)}"
+            f"storage.credential_provider = module:function. {page('spark')} has each way. given={', '.join(keys)}"
         )
     stored = {name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)}
     return {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}, stored

@@ -11,6 +11,7 @@ import pytest
 
 import crdt_mor
 from crdt_mor.cli.wording import FIRST_FACT, in_options
+from crdt_mor.errors import page
 from tests.parsed import nodes, parsed
 
 ROOT = Path(crdt_mor.__file__).parent
@@ -77,7 +78,7 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
     [
         ("create it with Table.create. path=t", "create it with crdt-mor create. path=t"),
         ("give them up with table.maintenance.roll_back, then", "give them up with crdt-mor rollback URI, then"),
-        ("docs/maintenance.md says more", "docs/maintenance.md says more"),
+        (f"see {page('maintenance')}", f"see {page('maintenance')}"),
         ("table.maintenance.savepoints() lists them", "crdt-mor savepoints URI lists them"),
         ('end with maintenance.roll_back("20261128211814868")', "end with crdt-mor rollback URI 20261128211814868"),
         ("pass wait=timedelta(minutes=10). wait=timedelta(1)", "pass --wait 10m. wait=timedelta(1)"),
