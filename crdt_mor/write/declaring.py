@@ -101,8 +101,10 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
     taken = lowered(tail.columns)
     stored = [known.get(name) or stored_name(name, taken) for name in columns]
     ordering = [] if config.merge.ordering is None else [config.merge.ordering]
-    identity = (*config.key.fields, *config.key.partition_fields)
-    return list(dict.fromkeys([*(name for name in stored if name not in identity), *ordering]))
+    identity = {*config.key.fields, *config.key.partition_columns}
+    # Every row contains the sources of partition functions, whose values may change within a partition.
+    sources = [one.source for one in config.key.functions if one.source not in identity]
+    return list(dict.fromkeys([*(name for name in stored if name not in identity), *sources, *ordering]))
 
 
 def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:

@@ -22,7 +22,8 @@ def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], confi
         hold_partitions(declared, keys[PARTITION_PATH].unique().to_pylist())
     if declared.keys is not None:
         hold_keys(declared, keys[RECORD_KEY].to_pylist())
-    allowed = {*(declared.columns or ()), *config.key.fields, *config.key.partition_fields}
+    key = config.key
+    allowed = {*(declared.columns or ()), *key.fields, *key.partition_fields, *key.partition_columns}
     others = [] if declared.columns is None else [name for name in rows.column_names if name not in allowed]
     if others:
         raise _outside("columns", others, declared.columns or ())
