@@ -10,8 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.statements import key_rows
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.columns.types import values_of
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.config import TableConfig
 from crdt_mor.write.merge_into_plan import Clause, MergePlan
 
@@ -24,18 +27,15 @@ def keys_to_move(keys: object, config: TableConfig, schema: TableSchema) -> pa.T
 
 def move_plan(keys: pa.Table, partition: object, config: TableConfig, schema: TableSchema) -> MergePlan:
     """Return the merge that moves rows of these keys to a partition; rows already there are left alone."""
-    new = {name: _literal(value) for name, value in _values(partition, config, schema).items()}
+    values = polars_frame(schema.restore(_values(partition, config, schema)))
+    new = {name: pl.lit(values[name][0], values.schema[name]) for name in values.columns}
     differs = [pl.col("target").struct.field(name).ne_missing(value) for name, value in new.items()]
     clause = Clause("matched", "update", new, reduce(or_, differs))
     return MergePlan(keys, tuple((name, name) for name in config.key.fields), clauses=(clause,), is_move=True)
 
 
-def _literal(value: pa.Scalar) -> pl.Expr:
-    values = pl.Series(pl.from_arrow(pa.repeat(value, 1)))
-    return pl.lit(values[0], values.dtype)
-
-
-def _values(partition: object, config: TableConfig, schema: TableSchema) -> dict[str, pa.Scalar]:
+def _values(partition: object, config: TableConfig, schema: TableSchema) -> pa.Table:
+    """Return the new values as a row in stored types."""
     movable = [name for name in config.key.partition_fields if name not in config.key.fields]
     if not movable:
         raise InvalidInputError(
@@ -48,13 +48,17 @@ def _values(partition: object, config: TableConfig, schema: TableSchema) -> dict
             f"pass the new partition by its columns outside the key: "
             f'partition={{"{movable[0]}": …}}. partition={partition!r} columns={movable}'
         )
-    return {name: _value(value, schema.stored.field(name)) for name, value in partition.items()}
+    return pa.table({name: _value(value, name, schema) for name, value in partition.items()})
 
 
-def _value(value: object, column: pa.Field) -> pa.Scalar:
+def _value(value: object, name: str, schema: TableSchema) -> pa.ChunkedArray:
+    """Return a value in stored form. A text is parsed."""
+    kind = values_of(schema.declared.field(name).type)
     try:
-        return pa.scalar(value).cast(column.type)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        texts = pa.array([value], pa.string()) if isinstance(value, str) else None
+        given = pa.array([value]) if texts is None else kind_of(kind).from_texts(texts, kind)
+        return schema.normalise(pa.table({name: given}))[name]
+    except (CrdtMorError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"a partition value must fit its column's type. column={column.name} type={column.type} value={value!r}"
+            f"a partition value must fit its column's type. column={name} type={kind} value={value!r}"
         ) from error
