@@ -198,7 +198,7 @@ def completed(
     session.remember(committed.value)
     commit = commit_of(session, committed.completion, committed.value, committed.repeated)
     if isinstance(committed.completion, Completion) and not committed.repeated:
-        upkeep_after(session, committed.value, committed.completion)
+        upkeep_after(session, committed.value, committed.completion, is_job=True)
     return commit
 
 

@@ -37,8 +37,9 @@ class Opening:
             `GCSStore` of obstore for the bucket of `uri`. None takes the store of the address.
         writer_expiry: this process may roll back writes that are silent for longer; 10 minutes by default.
         maintain: "inline" compacts, after each commit of this object, the file groups that are due among those
-            written; None follows the property `crdt_mor.maintain`, by default "off". "off" also leaves the mirrors of
-            `crdt_mor.mirror.when` to others. Errors are reported to `observe` and fail no commit.
+            written; None follows the property `crdt_mor.maintain`, by default "auto": in bounded time, if one machine
+            writes. "off" also leaves the mirrors of `crdt_mor.mirror.when` to others. Errors are reported to `observe`
+            and fail no commit.
         memory_limit: bytes of memory for a call, see the page on memory; None takes the environment variable
             `CRDT_MOR_MEMORY_LIMIT`, by default a quarter of the machine's or container's memory.
         environment: source of time, ids and randomness, for tests; None takes the system's.

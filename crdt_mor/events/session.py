@@ -26,6 +26,7 @@ from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.planners.upkeep_budget import Budget
 from crdt_mor.planners.way import Way
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.store.protocol import Store, is_bucket
@@ -44,6 +45,7 @@ class Session(Handle):
         self.views = Views(self, crowd)
         self.pace = Pace(self, self.views, crowd)
         self.publisher = replace(self.publisher, carry=partial(carry, self, self.views))
+        self.budget = Budget()
 
     @classmethod
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
@@ -93,12 +95,14 @@ class Session(Handle):
     ) -> None:  # fmt: skip
         """Tell observers about a committed write. operation, member: this writer's part of a group commit."""
         part, files = member or completion, completion.files if is_publisher else ()
+        duration_ms = self.environment.now_ms() - started_ms
+        self.budget = self.budget.earned(duration_ms)
         self.publisher.tell(
             CommitEvent(
                 requested=completion.requested, completed=completion.completed, version=completion.version,
                 operation=operation or completion.operation, rows=part.rows, deletes=part.deletes,
                 files=len(files), bytes=sum(file.size for file in files),
-                duration_ms=self.environment.now_ms() - started_ms, writers=max(1, len(completion.members)),
+                duration_ms=duration_ms, writers=max(1, len(completion.members)),
                 way=way.step, reason=way.reason,
             )
         )  # fmt: skip

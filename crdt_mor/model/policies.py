@@ -49,7 +49,7 @@ class Policies:
     readers_ms: int = HOUR
     archive: int | None = 100
     tokens_ms: int | None = 365 * DAY
-    inline: bool = False
+    inline: str = "auto"
     mirrors: tuple[str, ...] = ()
     mirrors_commits: bool = False
     catalogs: tuple[tuple[str, str], ...] = ()
@@ -155,6 +155,15 @@ def _chosen(word: str, default: str) -> Callable[[str], bool]:
     return parse
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip() not in words:
+            raise ValueError
+        return text.strip()
+
+    return parse
+
+
 def _mirrors(text: str) -> tuple[str, ...]:
     formats = tuple(part.strip() for part in text.split(",")) if text.strip() != OFF else ()
     if len(set(formats)) < len(formats) or not set(formats) <= set(MIRRORS):
@@ -220,9 +229,9 @@ POLICIES: Final[tuple[Policy, ...]] = (
         _unless(FOR_EVER, _duration),
     ),
     Policy(
-        "crdt_mor.maintain", "inline", OFF, "inline or off",
-        "after their commits, writers compact the file groups that they wrote and that are due",
-        _chosen("inline", OFF),
+        "crdt_mor.maintain", "inline", "auto", "auto, inline or off",
+        "after their commits, writers compact their due file groups; auto: if one machine writes, in bounded time",
+        _one_of("auto", "inline", OFF),
     ),
     Policy(
         "crdt_mor.mirror", "mirrors", OFF, "delta, iceberg, delta,iceberg or off",

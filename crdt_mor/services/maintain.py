@@ -119,6 +119,13 @@ def maintain(
     return Maintained(tuple(run.actions), dry_run, () if run.actions else tuple(_waits(run)))
 
 
+def tidy(session: Session, policies: Policies) -> None:
+    """Clean and archive what is due, for a writer."""
+    run = _Run(session, policies, dry_run=False, inline=True)
+    run.guarded("clean", _clean)
+    run.guarded("archive", _archive)
+
+
 def _waits(run: _Run) -> Iterator[str]:
     session, policies = run.session, run.policies
     value = session.known_tail()
@@ -137,6 +144,7 @@ class _Run:
     execute_parts: ExecuteParts | None = None
     light: bool = False
     hudi: Sequence[Stat] = ()
+    inline: bool = False
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
@@ -159,7 +167,7 @@ class _Run:
     def note(self, action: Upkeep) -> None:
         self.actions.append(action)
         if action.state != "due":
-            tell(self.session, action)
+            tell(self.session, action, inline=self.inline)
 
 
 def tell(session: Session, action: Upkeep, *, inline: bool = False) -> None:

@@ -25,7 +25,7 @@ _warned: Final[set[str | None]] = set()
 """Ids of tables for which this process has warned."""
 
 
-def upkeep_after(session: Session, value: Timeline, completion: Completion) -> None:
+def upkeep_after(session: Session, value: Timeline, completion: Completion, *, is_job: bool = False) -> None:
     """Do the upkeep that a table's properties ask of writers after a commit. Raises no `Exception`."""
     mirrors: tuple[str, ...] = ()
     try:
@@ -34,10 +34,12 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
             mirrors = policies.mirrors
         if policies.archive is not None:
             _warn_of_many(value)
-        if policies.inline if session.inline is None else session.inline:
-            from crdt_mor.services.maintain_written import compact_written
+        mode = policies.inline if session.inline is None else "inline" if session.inline else "off"
+        if mode == "inline" or (mode == "auto" and not is_job and session.budget.may_look):
+            from crdt_mor.services.maintain_written import compact_written, keep_up
 
-            compact_written(session, value, {file.group for file in completion.files}, policies)
+            upkeep = compact_written if mode == "inline" else keep_up
+            upkeep(session, value, {file.group for file in completion.files}, policies)
     except Exception as error:  # noqa: BLE001  the commit is complete, so the writer must not see an error
         _tell_failure(session, "compaction", error)
     for name in mirrors:

@@ -65,8 +65,8 @@ def test_a_table_without_properties_has_the_policies_that_its_page_names() -> No
         ("crdt_mor.compaction.log_ratio", "0.25", 0.25),
         ("crdt_mor.compaction.log_bytes", "2GiB", 2 << 30),
         ("crdt_mor.retention.commits", "12", 12),
-        ("crdt_mor.maintain", "inline", True),
-        ("crdt_mor.maintain", "off", False),
+        ("crdt_mor.maintain", "inline", "inline"),
+        ("crdt_mor.maintain", "off", "off"),
     ],
 )
 def test_what_a_policy_says(name: str, text: str, means: object) -> None:

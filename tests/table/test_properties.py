@@ -60,7 +60,7 @@ def test_a_sealed_view_and_its_rows_have_nothing_to_do_with_them(make: Make) -> 
         ({"crdt_mor.retention": "7 days"}, "crdt_mor.retention must be a duration.*default 7d.*value='7 days'"),
         ({"crdt_mor.retentoin": "7d"}, "belong to the engine.*did you mean crdt_mor.retention.*known=crdt_mor.archive"),
         ({"crdt_mor.retentoin": None}, "belong to the engine"),
-        ({"crdt_mor.maintain": "yes"}, "crdt_mor.maintain must be inline or off"),
+        ({"crdt_mor.maintain": "yes"}, "crdt_mor.maintain must be auto, inline or off"),
         ({"retention": "30d"}, "no such property.*did you mean crdt_mor.retention"),
         ({"Crdt-Mor.Retenton": "30d"}, "did you mean crdt_mor.retention"),
         ({"cluster-by": "day"}, "did you mean crdt_mor.cluster_by"),

@@ -13,7 +13,7 @@ import pytest
 from crdt_mor.cli.main import app
 from docs.site.man import COMMON, PAGE, commands, page
 
-REPO = Path(__file__).parents[2]
+REPO = Path(__file__).parents[1]
 
 
 def test_the_page_is_of_this_parser() -> None:
