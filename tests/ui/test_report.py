@@ -427,3 +427,15 @@ def test_a_table_that_has_moved_says_where(world: Simulated) -> None:
     (moved,) = [sign for sign in found["health"] if sign["check"] == "moved"]
     assert (moved["state"], "elsewhere" in moved["text"], found["upkeep"]) == ("note", True, None)
     assert "upkeep" not in {sign["check"] for sign in found["health"]}
+
+
+def test_growth_looks_at_fewer_moments_of_a_table_with_many_files(
+    world: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    for number in range(12):
+        table.upsert(rows(number))
+    assert len(report_of(table, "t")["growth"]) == 12
+    monkeypatch.setattr("crdt_mor.cli.ui.growth.FILES_MAX", 1)
+    found = report_of(table, "t")["growth"]
+    assert [point["logs"] for point in found] == [1, 4, 7, 10, 12]

@@ -48,6 +48,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     pending = writers(table)
     groups = file_groups(pl.DataFrame(table.inspect.files()))
     timeline = pl.DataFrame(table.inspect.timeline())
+    files = int(groups["logs"].sum()) + groups.height
     failed: list[Sign] = []
 
     def part(name: str, make: Callable[[], T], otherwise: T) -> T:
@@ -62,7 +63,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     rows = part("the number of rows", lambda: table.scan().count(), None)
     upkeep: Sequence[Document] | None = part("upkeep", lambda: _upkeep(table), None)
     conflicts = part("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
-    growth: Sequence[Document] = part("growth", lambda: growth_of(table, history), ())
+    growth: Sequence[Document] = part("growth", lambda: growth_of(table, history, files), ())
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
