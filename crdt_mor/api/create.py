@@ -199,13 +199,13 @@ def in_stored_names(
     The last result maps visible names to stored names, where they differ.
     """
     stored, by_shown = created(shown)
+    config.key.check_types(shown)  # so that messages contain the user's names
     odd = {name: own for name, own in by_shown.items() if name != own}
     if odd:
         config = renamed_config(config, odd)
         layout = layout.renamed(lambda name: odd.get(name, name))
     columns = TableSchema.of(stored)
     if config.key.functions:
-        config.key.check_types(columns)
         config = with_function_columns(config, columns)
         columns = TableSchema.of(pa.schema([*columns.declared, *config.key.function_fields(columns.stored)]))
     return config, layout, columns, odd

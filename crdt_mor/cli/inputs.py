@@ -14,7 +14,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.model.numbers import whole_number
-from crdt_mor.model.partition_functions import PartitionFunction, parsed
+from crdt_mor.model.partition_functions import PartitionFunction, parsed, renamed
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
@@ -37,11 +37,11 @@ def split_names(text: str | None) -> list[str] | None:
 
 
 def partition_by(text: str | None) -> list[str | PartitionFunction] | None:
-    """Split `region, bucket(id, 16)` into columns and functions. A name in double quotes is a column."""
+    """Split `region, bucket(id, 16)` into columns and functions. Names may be in double quotes."""
     if text is None:
         return None
     levels = (level for match in _LEVELS.finditer(text) if (level := match[1].strip()))
-    return [_unquoted(level) if level.startswith('"') else parsed(level) for level in levels]
+    return [*renamed(tuple(map(parsed, levels)), _unquoted)]
 
 
 def name_and_value(text: str) -> tuple[str, str] | None:

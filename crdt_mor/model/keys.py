@@ -42,6 +42,7 @@ _GENERATORS: Final = ("SIMPLE", "COMPLEX", "NON_PARTITION")
 _OF_TIMES: Final = ("TIMESTAMP", "CUSTOM")
 """Hudi's key generators that format times in partition paths, such as `2026/01/31` from seconds."""
 _NAME_BYTES_MAX: Final = 255
+_FUNCTIONS: Final = ": the functions are year, month, day, hour, bucket and truncate, not as text in Python"
 _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 """Hadoop takes text before a colon for a scheme, and Spark decodes `%41` to A."""
 
@@ -101,7 +102,10 @@ class KeySpec:
             for level in levels:
                 name = level if isinstance(level, str) else level.source
                 if name not in declared.names:
-                    raise InvalidInputError(f"a {what} column does not exist. column={name} columns={declared.names}")
+                    hint = _FUNCTIONS if "(" in name else ""
+                    raise InvalidInputError(
+                        f"a {what} column does not exist{hint}. column={name} columns={declared.names}"
+                    )
                 kind = declared.field(name).type
                 plain = values_of(kind)
                 if isinstance(level, PartitionFunction):
@@ -159,15 +163,16 @@ class KeySpec:
 
     def paths_of(self, values: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Array:
         """Return the path of each row of `partition_columns`."""
-        levels = [self._level(values[name], name) for name in self.partition_columns]
+        named = zip(self.partition_columns, self.partition_by, strict=True)
+        levels = [self._level(values[name], name, str(level)) for name, level in named]
         return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, text_scalar("/"))
 
     def function_values(self, data: pa.Table) -> dict[str, pa.Array]:
         """Return the functions' values by stored column. data: rows with their sources."""
         return {one.column: function_values(one, data.column(one.source)) for one in self.functions}
 
-    def _level(self, column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-        """Return a directory name per row. Each distinct value is checked once."""
+    def _level(self, column: pa.Array | pa.ChunkedArray, name: str, called: str) -> pa.Array:
+        """Return a directory name per row. Each distinct value is checked once. called: the level, for messages."""
         encoded = _key_text(column, name).dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
         values = encoded.dictionary
@@ -177,7 +182,7 @@ class KeySpec:
                 index = pc.index(bad, True).as_py()
                 row = pc.index(encoded.indices, pa.scalar(index, encoded.indices.type)).as_py()
                 value = values[index].as_py()
-                raise InvalidInputError(f"{reason}: map it to another value. column={name} row={row} value={value!r}")
+                raise InvalidInputError(f"{reason}: map it to another value. column={called} row={row} value={value!r}")
         values = pc.if_else(pc.equal(values, text_scalar("")), text_scalar(DEFAULT_PARTITION), values)
         paths = pc.binary_join_element_wise(text_scalar(prefix), values, text_scalar("")) if prefix else values
         return pc.fill_null(paths.take(encoded.indices), text_scalar(prefix + DEFAULT_PARTITION))

@@ -154,6 +154,8 @@ def test_the_command_line_splits_levels() -> None:
     assert partition_by('region, bucket(id, 16),"day(ts)",day(ts)') == [
         "region", mor.bucket("id", 16), "day(ts)", mor.day("ts"),
     ]  # fmt: skip
+    quoted = [mor.day("at noon"), mor.truncate("na,me", 3), 'a"b']
+    assert partition_by('day("at noon"), truncate("na,me", 3), "a""b"') == quoted
     assert partition_by(None) is None
     with pytest.raises(InvalidInputError, match="write a function as"):
         partition_by("bucket(id)")
@@ -164,7 +166,11 @@ def test_the_command_line_splits_levels() -> None:
     [
         (mor.day("n"), r"day needs a date or a timestamp.*column=n type=int64"),
         (mor.truncate("ts", 2), r"truncate needs an integer or a string.*column=ts"),
-        (mor.bucket("gone", 2), r"a partition column does not exist.*column=gone"),
+        (mor.bucket("gone", 2), r"a partition column does not exist\. column=gone"),
+        (
+            "day(ts)",
+            r"a partition column does not exist: the functions are .*, not as text in Python\. column=day\(ts\)",
+        ),
         ([mor.day("ts"), mor.day("ts")], r"the partition has a column twice"),
         ([5], r"give columns or functions"),
     ],

@@ -94,3 +94,19 @@ def test_rows_move_to_a_time_of_the_columns_type(kind: pa.DataType, to: object) 
 def test_a_move_to_another_type_of_time_is_refused(kind: pa.DataType, to: object) -> None:
     with pytest.raises(InvalidInputError, match=r"must fit its column's type\. column=at type=.* value="):
         made(kind).move(1, partition={"at": to})
+
+
+def test_messages_name_the_users_columns() -> None:
+    schema = pa.schema([("id", pa.int64()), ("na.me", pa.string()), ("x y", pa.float64())])
+
+    def create(by: mor.PartitionFunction) -> Table:
+        return Table.create("t", schema, key="id", partition_by=by, opening=Opening(store=MemoryStore()))
+
+    with pytest.raises(InvalidInputError, match=r"bucket needs .*column=x y type=double"):
+        create(mor.bucket("x y", 2))
+    with pytest.raises(InvalidInputError, match=r"does not exist.*columns=\['id', 'na\.me', 'x y'\]"):
+        create(mor.bucket("z z", 2))
+    with pytest.raises(
+        InvalidInputError, match=r"cannot read a directory .*column=truncate\(na\.me, 3\) row=0 value='a/b'"
+    ):
+        create(mor.truncate("na.me", 3)).append(pa.table({"id": [1], "na.me": ["a/bc"], "x y": [0.5]}))
