@@ -136,14 +136,14 @@ class Folded:
         return self._address(change, told, change.row or {})
 
     def _address(self, change: Change, *places: Mapping[str, Any]) -> Address:
-        try:
-            return tuple(next(place[name] for place in places if name in place) for name in self.address)
-        except StopIteration:
-            absent = [name for name in self.address if not any(name in place for place in places)]
+        there = {name: place[name] for place in reversed(places) for name in self.address if name in place}
+        absent = [name for name in self.address if name not in there]
+        if absent:
             raise InvalidInputError(
                 "an event lacks key or partition columns of the table: set REPLICA IDENTITY, or take columns of the "
                 f"source's key as the table's key. missing={absent} event={str(change.event)[:200]}"
-            ) from None
+            )
+        return tuple(there[name] for name in self.address)
 
 
 def _beside(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

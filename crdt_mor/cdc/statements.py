@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +59,19 @@ def _needs_delete(last: Last, target: Target) -> bool:
 
 
 def _keys(target: Target, deletes: Mapping[Address, Last]) -> pa.Table:
-    columns = {
-        name: column(name, [address[place] for address in deletes], target.type_of(name), None)
-        for place, name in enumerate(target.address)
-    }
+    columns = _addresses(target, deletes)
     if target.ordering is not None and target.ordering not in columns:
         orders = [last.deleted_at for last in deletes.values()]
         columns[target.ordering] = column(target.ordering, orders, target.type_of(target.ordering), None)
     return pa.table(columns)
+
+
+def _addresses(target: Target, addresses: Collection[Address]) -> dict[str, pa.Array]:
+    """Return the values of events in the table's types."""
+    return {
+        name: column(name, [address[place] for address in addresses], target.type_of(name), None)
+        for place, name in enumerate(target.address)
+    }
 
 
 def _complete_moved(tx: Transaction, target: Target, folded: Folded) -> None:
@@ -74,10 +79,14 @@ def _complete_moved(tx: Transaction, target: Target, folded: Folded) -> None:
     moved = {last.moved_from: address for address, last in folded.keys.items() if last.moved_from is not None}
     if not moved or not target.partial:
         return
-    keys = {name: pl.Series(name, [address[place] for address in moved]) for place, name in enumerate(target.address)}
-    condition = pl.all_horizontal(pl.col(name).is_in(values.implode()) for name, values in keys.items())
+    keys = pa.table(_addresses(target, moved))
+    by_key = dict(zip((tuple(row.values()) for row in keys.to_pylist()), moved.values(), strict=True))
+    series = pl.DataFrame(pl.from_arrow(keys)).to_dict()
+    condition = pl.all_horizontal(
+        pl.col(name).is_in(values.implode(), nulls_equal=True) for name, values in series.items()
+    )
     for row in tx.scan(filter=condition).to_arrow().to_pylist():
-        if (address := moved.get(tuple(row.pop(name) for name in target.address))) is not None:
+        if (address := by_key.get(tuple(row.pop(name) for name in target.address))) is not None:
             row.pop(target.ordering, None)
             folded.complete(address, row)
 

@@ -202,3 +202,27 @@ def test_an_unknown_position_after_a_restore_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(mor.Inspect, "tokens", lambda _: pa.Table.from_pylist([token]))
     with pytest.raises(mor.TokenOrderError, match="under another topic or source"):
         apply(table, transaction(10, insert(id=1, name="a", note="")), source="slot")
+
+
+@pytest.mark.filterwarnings("ignore::crdt_mor.errors.PartitionNotInKeyWarning")
+@pytest.mark.parametrize("ordering", [None, "lsn"])
+@pytest.mark.parametrize("old", [None, "2026-01-01 05:00:00+00:00"])
+def test_a_partial_row_that_moves_keeps_its_other_columns(old: str | None, ordering: str | None) -> None:
+    """The events give times as texts."""
+    schema = pa.schema(
+        [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("note", pa.string()), ("lsn", pa.int64())]
+    )
+    table = table_of(schema, partition_by=mor.day("at"), merge=mor.PartialUpdate(), ordering=ordering)
+    apply(table, transaction(10, insert(id=1, at=old, note="kept")), source="slot")
+    new = "2026-01-02 05:00:00+00:00"
+    apply(table, transaction(20, update({"id": 1, "at": old}, id=1, at=new)), source="slot")
+    (row,) = rows(table)
+    assert (row["at"], row["note"]) == (datetime(2026, 1, 2, 5, tzinfo=UTC), "kept")
+
+
+@pytest.mark.filterwarnings("ignore::crdt_mor.errors.PartitionNotInKeyWarning")
+@pytest.mark.parametrize("by", ["name", mor.truncate("name", 1)])
+def test_an_event_without_its_partition_is_refused(by: str | mor.PartitionFunction) -> None:
+    table = table_of(partition_by=by)
+    with pytest.raises(mor.InvalidInputError, match=r"lacks key or partition columns .*missing=\['name'\]"):
+        apply(table, transaction(10, delete(id=1)), source="slot")
