@@ -1,0 +1,1 @@
+"""Tables in other libraries: polars, Spark, Ray Data, dlt and Dagster."""

@@ -77,7 +77,7 @@ LIBRARIES: dict[str, set[str]] = {
     "telemetry": {"opentelemetry"},
     "pyspark_crdt_mor": set(),
     "cdc": {"confluent_kafka", "fastavro", "polars", "psycopg", "pyarrow"},
-    "readers": {"numpy", "polars", "pyarrow", "pyspark"},
+    "readers": {"dagster", "dlt", "numpy", "polars", "pyarrow", "pydantic", "pyspark", "ray"},
 }
 
 OURS = {"crdt_mor", "pyspark_crdt_mor", "tests", "benches"}

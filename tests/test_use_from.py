@@ -14,10 +14,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "use-from.md"
 START, *SECTIONS = re.split(r"^(?=## )", PAGE.read_text(), flags=re.MULTILINE)
 PACKAGES = {section.split("\n")[0].removeprefix("## "): section for section in SECTIONS}
 READY = """
+import warnings
+
 import duckdb
 from crdt_mor.readers.polars import scan_table
 
 duckdb.sql("SET enable_progress_bar = false")
+warnings.simplefilter("ignore")  # of the libraries about themselves
 """
 
 

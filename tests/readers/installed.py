@@ -16,10 +16,10 @@ from tests.environments import ROOT, environment, locked
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 NEEDED = (
-    "cloudpickle", "duckdb", "editables", "fastavro", "hatchling", "hypothesis", "numpy", "obstore", "pandas", "polars",
-    "prometheus-client", "pyarrow", "pytest", "rich", "typer",
+    "cloudpickle", "duckdb", "editables", "fastavro", "hatch-fancy-pypi-readme", "hatchling", "hypothesis", "numpy",
+    "obstore", "pandas", "polars", "prometheus-client", "pyarrow", "pytest", "rich", "typer",
 )  # fmt: skip
-TESTS = ("tests/test_use_from.py",)
+TESTS = ("tests/test_use_from.py", *(f"tests/readers/test_{name}.py" for name in ("dagster", "dlt", "ray")))
 
 
 def lines() -> list[str]:
