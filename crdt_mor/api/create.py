@@ -199,7 +199,8 @@ def in_stored_names(
     The last result maps visible names to stored names, where they differ.
     """
     stored, by_shown = created(shown)
-    config.key.check_types(shown)  # so that messages contain the user's names
+    if config.key.functions:
+        config.key.check_types(shown)  # so that messages contain the user's names
     odd = {name: own for name, own in by_shown.items() if name != own}
     if odd:
         config = renamed_config(config, odd)
