@@ -86,7 +86,9 @@ def _applied(table: Table, feed: Feed, wait: timedelta, so_far: Applied) -> Appl
         skipped = so_far.skipped + _count(feed.whole) - _count(fresh)
         positions = {**so_far.positions, feed.source: max(feed.position, last or 0)}
         target = Target.of(table)
-        folded = fold(fresh, target.address, ordered=target.ordering is not None, layered=target.layered)
+        folded = fold(
+            fresh, target.address, target.outside, ordered=target.ordering is not None, layered=target.layered
+        )
         if folded.keys or folded.truncations:
             commit = turn.commit(feed.position, last, _writing(target, folded))
             if commit is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,10 +32,12 @@ class Last:
 class Folded:
     """The last states of keys, after the last truncation.
 
+    address: columns of the table's key and partition. outside: its partition columns that are not in the key.
     layered: the newest event decides each column, so rows of different orders stay apart.
     """
 
     address: Sequence[str]
+    outside: Collection[str]
     ordered: bool
     layered: bool = False
     keys: dict[Address, Last] = field(default_factory=dict)
@@ -131,6 +133,13 @@ class Folded:
 
     def _old(self, change: Change) -> Address | None:
         told = {**(change.key or {}), **(change.before or {})}
+        absent = [name for name in self.outside if name not in told]
+        if absent:
+            raise InvalidInputError(
+                "an update lacks the old values of partition columns, so the old row could stay in another partition: "
+                "set REPLICA IDENTITY FULL, or, if they never change, add the columns to the table's key. "
+                f"missing={absent} event={str(change.event)[:200]}"
+            )
         if not any(name in told for name in self.address):
             return None
         return self._address(change, told, change.row or {})
@@ -154,8 +163,15 @@ def _order(change: Change) -> int:
     return change.position if change.order is None else change.order
 
 
-def fold(changes: Iterable[Change], address: Sequence[str], *, ordered: bool = False, layered: bool = False) -> Folded:
-    folded = Folded(address, ordered, layered)
+def fold(
+    changes: Iterable[Change],
+    address: Sequence[str],
+    outside: Collection[str] = (),
+    *,
+    ordered: bool = False,
+    layered: bool = False,
+) -> Folded:
+    folded = Folded(address, outside, ordered, layered)
     for change in changes:
         folded.add(change)
     return folded

@@ -19,6 +19,7 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 class Target:
     schema: pa.Schema
     address: Sequence[str]
+    outside: Sequence[str]
     ordering: str | None
     partial: bool
 
@@ -26,7 +27,8 @@ class Target:
     def of(cls, table: Table) -> Target:
         config = table.config
         address = tuple(dict.fromkeys((*config.key, *config.partition_sources)))
-        return cls(table.schema, address, config.ordering, config.merge.startswith("partial_update"))
+        outside = [name for name in config.partition_sources if name not in config.key]
+        return cls(table.schema, address, outside, config.ordering, config.merge.startswith("partial_update"))
 
     @property
     def layered(self) -> bool:

@@ -226,3 +226,15 @@ def test_an_event_without_its_partition_is_refused(by: str | mor.PartitionFuncti
     table = table_of(partition_by=by)
     with pytest.raises(mor.InvalidInputError, match=r"lacks key or partition columns .*missing=\['name'\]"):
         apply(table, transaction(10, delete(id=1)), source="slot")
+    apply(table, transaction(20, insert(id=1, name="A", note="x")), source="slot")
+    with pytest.raises(mor.InvalidInputError, match=r"an update lacks the old values .*missing=\['name'\]"):
+        apply(table, transaction(30, update({"id": 1}, id=1, name="B", note="x")), source="slot")
+    apply(table, transaction(30, update({"id": 1, "name": "A"}, id=1, name="B", note="x")), source="slot")
+    assert [row["name"] for row in rows(table)] == ["B"]
+
+
+def test_a_partition_in_the_key_may_be_absent_from_the_old_values() -> None:
+    table = table_of(key=["id", "name"], partition_by="name")
+    apply(table, transaction(10, insert(id=1, name="A", note="x")), source="slot")
+    apply(table, transaction(20, update({"id": 1}, id=1, name="A", note="y")), source="slot")
+    assert [row["note"] for row in rows(table)] == ["y"]
