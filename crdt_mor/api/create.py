@@ -235,6 +235,8 @@ def merge_spec(
 
 
 def _rule_of(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef]) -> MergeSpec:
+    if ordering is not None and not isinstance(ordering, str):
+        raise InvalidInputError(f"ordering is the name of one column. ordering={ordering!r}")
     if ordering and merge is not None and not isinstance(merge, PartialUpdate):
         raise InvalidInputError(
             "an ordering column goes with merge=PartialUpdate(), or without merge. To order single columns by another "

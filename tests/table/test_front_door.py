@@ -254,6 +254,12 @@ def test_what_says_no_columns_is_refused(wrong: Any, why: str) -> None:
     assert "Resolved plan" not in str(refused.value)
 
 
+@pytest.mark.parametrize("ordering", [{"n": 1}, 5, ["n"]], ids=str)
+def test_an_ordering_is_one_name(ordering: Any) -> None:
+    with pytest.raises(InvalidInputError, match="ordering is the name of one column"):
+        Table.create("t", {"a b": int, "n": int}, key="a b", ordering=ordering, opening=Opening(store=MemoryStore()))
+
+
 def test_a_write_of_many_processes_is_planned_with_the_columns_of_a_frame(events: Table) -> None:
     job = events.jobs.plan("upsert", pl.DataFrame(schema={"id": pl.String, "region": str, "n": int, "price": float}))
     events.jobs.abandon(job)
