@@ -104,6 +104,7 @@ def main() -> None:
     figures = []
     try:
         table = mor.Table.create(folder / "table", SCHEMA, key="id", buckets=1)
+        table.set_properties({"crdt_mor.maintain": "off"})
         for earlier in levels:
             grow_to(table, earlier)
             for processes in (1, 8):

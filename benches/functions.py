@@ -48,6 +48,7 @@ def functions_entered(call: Callable[[], object]) -> int:
 def counts(folder: str) -> dict[str, int]:
     schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("day", pa.string())])
     table = mor.Table.create(folder, schema, key="id", buckets=8)
+    table.set_properties({"crdt_mor.maintain": "off"})
     session: Session = table._session  # noqa: SLF001  the crowd is made, not waited for
     rows = pl.DataFrame({"id": range(5), "n": range(5), "day": ["mon"] * 5})
 

@@ -101,6 +101,7 @@ def grow(
 ) -> dict[int, Figures]:
     """The figures of a table at these numbers of commits. Upkeep: every so many, and before each measurement."""
     table = mor.Table.create(path, SCHEMA, key="id", buckets=buckets)
+    table.set_properties({"crdt_mor.maintain": "off"})
     rounds = ROUNDS if buckets == 1 else WIDE_ROUNDS
     if upkeep:
         table.set_properties(POLICIES if buckets == 1 else WIDE_POLICIES)

@@ -250,6 +250,7 @@ def reads(folder: Path, data: pa.Table, sizes: tuple[int, int, int], rounds: int
 
     loose = str(folder / "never compacted")
     table = mor.Table.create(loose, SCHEMA, key="id", buckets=BUCKETS)
+    table.set_properties({"crdt_mor.maintain": "off"})
     table.append(data)
     for writer in range(WRITERS):
         for number in range(sizes[2]):

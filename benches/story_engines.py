@@ -37,6 +37,7 @@ class Ours:
         import crdt_mor as mor
 
         table = mor.Table.create(path, SCHEMA, key="id", buckets=BUCKETS)
+        table.set_properties({"crdt_mor.maintain": "off"})
         table.append(data)
         table.maintenance.compact()
 

@@ -181,7 +181,7 @@ CREATE: dict[str, Mistake] = {
     "a key of floats": (create(key="price"), InvalidInputError, "cast it to string.*column=price"),
     "a partition that is misspelt": (create(partition_by="dya"), InvalidInputError, "partition.*column=dya"),
     "an ordering that is misspelt": (create(ordering="ts"), InvalidInputError, "ordering.*column=ts"),
-    "an ordering and payloads": (create(ordering="n", merge={"n": Counter()}), InvalidInputError, "not both"),
+    "an ordering and payloads": (create(ordering="n", merge={"n": Counter()}), InvalidInputError, "goes with merge="),
     "no buckets": (create(buckets=0), InvalidInputError, "1 to .*buckets=0"),
     "buckets as text": (create(buckets="4"), InvalidInputError, "buckets='4'"),
     "half a bucket": (create(buckets=2.5), InvalidInputError, r"buckets=2\.5"),

@@ -110,13 +110,15 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def create(world: World, path: Path) -> mor.Table:
-    """The table, still empty."""
+    """The table, still empty, with upkeep by `maintain` alone."""
     merges: dict[str, Any] = {"partial": mor.PartialUpdate(), "counter": {"n0": Counter()}}
     ordering = "stamp" if world.merge == "ordering" else None
-    return mor.Table.create(
+    table = mor.Table.create(
         path, world.schema, key="id", buckets=world.groups, partition_by=("part",) * (world.partitions > 0),
         ordering=ordering, merge=merges.get(world.merge),
     )  # fmt: skip
+    table.set_properties({"crdt_mor.maintain": "off"})
+    return table
 
 
 def change(world: World, tx: mor.Transaction, number: int, count: int) -> None:

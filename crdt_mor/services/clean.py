@@ -116,9 +116,12 @@ class Cleaner:
         """
         session = self._session
         known = session.known_tail()
-        hudi = session.store.list(session.publisher.projector.folder)
+        looks: list[Callable[[], Any]] = [
+            partial(session.store.list, session.publisher.projector.folder), self._checkpoints,
+        ]  # fmt: skip
+        hudi, checkpoints = side_by_side(session.store, looks)
         value = session.views.with_hudi(known, hudi)
-        self._listed = _Listed(self._clock(), None, _saved_among(session, hudi), checkpoints=self._checkpoints())
+        self._listed = _Listed(self._clock(), None, _saved_among(session, hudi), checkpoints=checkpoints)
         needed = self._lies_before_mark(value, self._listed.now_ms)
         found = self._cleaning(value, needed)
         if found.files and walks:

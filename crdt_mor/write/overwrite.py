@@ -170,21 +170,27 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
         return  # no partition value looks like this
     if not write.session.views.slices(write.value).within([other]):
         return
-    (name,) = key.partition_columns
+    (name,), (level,) = key.partition_columns, _levels(key, write.statements.value.names)
     value = path.removeprefix(f"{name}=")
     raise InvalidInputError(
         "this text names two partitions, by path and by value: use a mapping, "
-        f"{ {name: value} } or { {name: path} }. partition={path!r} by_path={path!r} "
+        f"{ {level: value} } or { {level: path} }. partition={path!r} by_path={path!r} "
         f"by_value={other!r}"
     )
 
 
+def _levels(key: KeySpec, names: Names) -> list[str]:
+    return [*map(str, renamed(key.partition_by, names.shown))]
+
+
 def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names: Names) -> str:
     """Return the path of a partition named by values."""
-    levels = [*map(str, renamed(key.partition_by, names.shown))]
+    levels = _levels(key, names)
     if isinstance(partition, Mapping):
-        values = [partition[level] for level in levels if level in partition]
-        values = values if len(values) == len(partition) else []
+        others = [one for one in partition if one not in levels]
+        if not key.functions:
+            names.stored(others, schema)  # raises for an unknown name
+        values = [] if others else [partition[level] for level in levels if level in partition]
     else:
         values = list(partition) if isinstance(partition, tuple | list) else [partition]
     if len(values) != len(levels):

@@ -55,7 +55,11 @@ def as_parquet(rows: pa.Table, **options: Any) -> pd.DataFrame:
 @pytest.mark.parametrize("options", [{}, {"dtype_backend": "numpy_nullable"}, {"dtype_backend": "pyarrow"}], ids=str)
 def test_columns_have_the_types_and_values_of_read_parquet(table: Table, options: Any) -> None:
     found = table.to_pandas(**options).sort_values("id", ignore_index=True)
-    pd.testing.assert_frame_equal(found, as_parquet(table.to_arrow().sort_by("id"), **options))
+    rows = table.to_arrow().sort_by("id")
+    if options == {"dtype_backend": "numpy_nullable"}:  # with which pandas 2.2 reads large strings as objects
+        place = rows.schema.get_field_index("large")
+        rows = rows.set_column(place, "large", rows["large"].cast(pa.string()))
+    pd.testing.assert_frame_equal(found, as_parquet(rows, **options))
     pd.testing.assert_frame_equal(table.changes().to_pandas(**options)[["id"]].sort_values("id", ignore_index=True),
                                   found[["id"]])  # fmt: skip
 

@@ -220,7 +220,6 @@ IN_ROWS: dict[str, tuple[dict[str, Any], pa.Table]] = {
     "an empty key": ({}, but("id", ["a", ""])),
     "a partition that is no folder": (PARTITIONED, but("region", ["eu", "u/s"])),
     "a null ordering value": (ORDERED, but("n", [1, None])),
-    "a value out of range": ({}, but("n", [1, 2**63], pa.uint64())),
     "a null where none may be": ({"schema": SCHEMA.set(3, pa.field("price", pa.float64(), nullable=False))},
                                  but("price", [1.5, None])),
     "nanoseconds in a new column": ({}, GOOD.append_column("t", pa.array([1, 2], pa.timestamp("ns")))),

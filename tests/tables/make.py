@@ -91,7 +91,7 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
         buckets=1,
         merge=merge,
         name="pages",
-        opening=mor.Opening(environment=clock),
+        opening=mor.Opening(environment=clock, maintain="off"),
     )
 
     def rows(*given: tuple[str, str, str, int, list[str] | None, int | None]) -> pl.DataFrame:
@@ -152,7 +152,9 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 def latest(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """The default merge, an integer key: a compaction beside a pending write carries deletes."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("score", pa.float64())])
-    table = mor.Table.create(uri, schema, key="id", buckets=2, name="latest", opening=mor.Opening(environment=clock))
+    table = mor.Table.create(
+        uri, schema, key="id", buckets=2, name="latest", opening=mor.Opening(environment=clock, maintain="off")
+    )
 
     def rows(*ids: int, text: str) -> pl.DataFrame:
         return pl.DataFrame({"id": ids, "text": [text] * len(ids), "score": [n / 2 for n in ids]})
@@ -174,7 +176,13 @@ def ordering(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """An ordering column: ordered tombstones, a plain delete, a carry."""
     schema = pa.schema([("sensor", pa.string()), ("at", pa.int64()), ("value", pa.decimal128(9, 2))])
     table = mor.Table.create(
-        uri, schema, key="sensor", ordering="at", buckets=1, name="ordering", opening=mor.Opening(environment=clock)
+        uri,
+        schema,
+        key="sensor",
+        ordering="at",
+        buckets=1,
+        name="ordering",
+        opening=mor.Opening(environment=clock, maintain="off"),
     )
 
     def rows(**times: int) -> pl.DataFrame:
@@ -199,7 +207,13 @@ def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     schema = pa.schema([("k", pa.string()), ("x", pa.int32()), ("y", pa.date32())])
     merge = mor.PartialUpdate(nulls="keep")
     table = mor.Table.create(
-        uri, schema, key="k", buckets=1, merge=merge, name="partial", opening=mor.Opening(environment=clock)
+        uri,
+        schema,
+        key="k",
+        buckets=1,
+        merge=merge,
+        name="partial",
+        opening=mor.Opening(environment=clock, maintain="off"),
     )
     day = pl.Series([20_000, 20_001], dtype=pl.Int32).cast(pl.Date)
     yield table.upsert(pl.DataFrame({"k": ["a", "b"], "x": pl.Series([1, 2], dtype=pl.Int32), "y": day}))
@@ -214,7 +228,9 @@ def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 def upkeep(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """All that services leave: a rollback, cleans, logs compacted alone, an archive, dropped commits, an erasure."""
     schema = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-    table = mor.Table.create(uri, schema, key="id", buckets=1, name="upkeep", opening=mor.Opening(environment=clock))
+    table = mor.Table.create(
+        uri, schema, key="id", buckets=1, name="upkeep", opening=mor.Opening(environment=clock, maintain="off")
+    )
 
     def rows(n: int) -> pl.DataFrame:
         return pl.DataFrame({"id": [1, 2, 10 + n % 3], "n": [n, -n, n]})
@@ -256,7 +272,13 @@ def rewritten(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """All that overwrites, savepoints and restores leave, and two writes that were pending when they came."""
     schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64())])
     table = mor.Table.create(
-        uri, schema, key="id", partition_by="day", buckets=2, name="rewritten", opening=mor.Opening(environment=clock)
+        uri,
+        schema,
+        key="id",
+        partition_by="day",
+        buckets=2,
+        name="rewritten",
+        opening=mor.Opening(environment=clock, maintain="off"),
     )
 
     def rows(n: int, *days: str) -> pl.DataFrame:
@@ -285,7 +307,9 @@ def rewritten(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 def grouped(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """Writes of several processes in one commit, with tokens and what they say; and a post that nobody has taken."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
-    table = mor.Table.create(uri, schema, key="id", buckets=2, name="grouped", opening=mor.Opening(environment=clock))
+    table = mor.Table.create(
+        uri, schema, key="id", buckets=2, name="grouped", opening=mor.Opening(environment=clock, maintain="off")
+    )
 
     def rows(*ids: int, text: str) -> pa.Table:
         return pa.table({"id": ids, "text": [text] * len(ids)}, schema)
@@ -307,7 +331,9 @@ def widened(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     schema = pa.schema(
         [pa.field("id", pa.int64(), nullable=False), ("place", place), *((f"c{n}", pa.int32()) for n in range(60))]
     )
-    table = mor.Table.create(uri, schema, key="id", buckets=1, name="widened", opening=mor.Opening(environment=clock))
+    table = mor.Table.create(
+        uri, schema, key="id", buckets=1, name="widened", opening=mor.Opening(environment=clock, maintain="off")
+    )
 
     def rows(schema: pa.Schema, *ids: int) -> pa.Table:
         row = dict.fromkeys(schema.names, 1) | {"place": {"city": "here", "zip": "z"}, "tags": ["t"]}
@@ -373,7 +399,7 @@ def begun(table: mor.Table) -> mor.Transaction:
 
 def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]:
     """What this release reads in a table: at every commit, and between any commit and the last."""
-    table = mor.Table(uri, opening=mor.Opening(environment=clock))
+    table = mor.Table(uri, opening=mor.Opening(environment=clock, maintain="off"))
     end = table.scan().checkpoint
     moments = [commit.completed_at for commit in commits]
     return {
