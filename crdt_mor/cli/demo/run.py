@@ -77,6 +77,7 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
             place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
             storage_options=place.options,
         )  # fmt: skip
+    table.set_properties({"crdt_mor.maintain": "off"})  # only the fourth process compacts
     secret = SystemEnvironment().nonce().encode()
     with progress:
         middle = _let_loose(place, story, secret, table, progress)
