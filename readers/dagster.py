@@ -21,6 +21,7 @@ from dagster import ConfigurableIOManager, DagsterRun, InputContext, OutputConte
 from pydantic import Field
 
 import crdt_mor as mor
+from crdt_mor.readers.opening import opened_or_created
 from crdt_mor.readers.polars import scan_table
 
 IS_RETRY = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry", "dagster/retry_number")
@@ -41,7 +42,8 @@ class TablesIOManager(ConfigurableIOManager):
         if obj is None:
             return
         metadata = context.definition_metadata
-        table = self._opened(context, metadata.get("key"), obj)
+        hint = 'set @asset(metadata={"key": "id"})'
+        table = opened_or_created(self._address(context), obj, metadata.get("key"), self.storage_options or None, hint)
         operation = metadata.get("operation", "upsert")
         if operation not in ("upsert", "append", "overwrite"):
             raise mor.InvalidInputError(
@@ -71,20 +73,6 @@ class TablesIOManager(ConfigurableIOManager):
 
     def _address(self, context: InputContext | OutputContext) -> str:
         return "/".join((self.folder.rstrip("/"), *context.asset_key.path))
-
-    def _opened(self, context: OutputContext, key: Any, rows: Any) -> mor.Table:
-        address, options = self._address(context), self.storage_options or None
-        try:
-            return mor.Table(address, storage_options=options)
-        except mor.errors.TableNotFoundError as error:
-            if not key:
-                raise mor.InvalidInputError(
-                    f'a new table needs a key: set @asset(metadata={{"key": "id"}}). table={address}'
-                ) from error
-        try:
-            return mor.Table.create(address, rows, key=key, storage_options=options)
-        except mor.errors.TableExistsError:  # another run was faster
-            return mor.Table(address, storage_options=options)
 
 
 def _token(context: OutputContext) -> tuple[str, int]:

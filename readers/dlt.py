@@ -18,6 +18,7 @@ import pyarrow as pa
 from dlt.common.destination.exceptions import DestinationTerminalException
 
 import crdt_mor as mor
+from crdt_mor.readers.opening import opened_or_created
 
 if TYPE_CHECKING:
     from dlt.common.destination import AnyDestination
@@ -49,7 +50,8 @@ def _load(path: str, hints: TTableSchema, address: str, storage_options: Mapping
     file = mor.read_files(path)
     schema = pa.schema([column for column in file.schema if column.name in hints["columns"]])
     rows = pa.RecordBatchReader.from_batches(schema, (batch.select(schema.names) for batch in file.to_reader()))
-    table = _opened(address, schema, _hinted(hints, "primary_key"), storage_options)
+    key = _hinted(hints, "primary_key")
+    table = opened_or_created(address, schema, key, storage_options, "set primary_key in @dlt.resource")
     table.upsert(rows, schema_mode="merge", token=_token(path))
 
 
@@ -75,17 +77,3 @@ def _require_supported(hints: TTableSchema) -> None:
             "the hint hard_delete is not supported: load the column without the hint, then delete the rows with "
             f"Table.delete(where=...). table={name}"
         )
-
-
-def _opened(address: str, schema: pa.Schema, key: list[str], storage_options: Mapping[str, Any] | None) -> mor.Table:
-    try:
-        return mor.Table(address, storage_options=storage_options)
-    except mor.errors.TableNotFoundError as error:
-        if not key:
-            raise mor.InvalidInputError(
-                f"a new table needs a key: set primary_key in @dlt.resource. table={address}"
-            ) from error
-    try:
-        return mor.Table.create(address, schema, key=key, storage_options=storage_options)
-    except mor.errors.TableExistsError:  # another pipeline was faster
-        return mor.Table(address, storage_options=storage_options)

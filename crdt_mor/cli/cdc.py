@@ -11,7 +11,7 @@ import typer
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli.stopping import until_stopped
 
 T = TypeVar("T")
 
@@ -75,13 +75,10 @@ def _line(done: Any) -> str:
 def _print_each(
     commits: Iterable[T], output: Output, document: Callable[[T], dict[str, Any]], line: Callable[[T], str]
 ) -> None:
-    with stopping():
-        try:
-            for done in commits:
-                if output is Output.json:
-                    render.lines([document(done)])
-                else:
-                    typer.echo(line(done))
-                failures.finish_output()
-        except StoppedError:
-            render.note("stopped; the next run continues after the last commit")
+    with until_stopped("stopped; the next run continues after the last commit"):
+        for done in commits:
+            if output is Output.json:
+                render.lines([document(done)])
+            else:
+                typer.echo(line(done))
+            failures.finish_output()

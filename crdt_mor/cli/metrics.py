@@ -15,7 +15,7 @@ from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.maintain import Uris
 from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.cli.wording import in_options
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.late_imports import Late
@@ -176,9 +176,7 @@ def _serve(tables: Sequence[_Watched], host: str, port: int) -> None:
         raise mor.InvalidInputError(f"cannot listen there: {error.strerror}. host={host} port={port}") from error
     render.note(f"http://{host}:{server.server_port}/metrics serves {len(tables)} tables until Ctrl-C")
     try:
-        with stopping():
+        with until_stopped("stopped"):
             thread.join()
-    except StoppedError:
-        render.note("stopped")
     finally:
         server.shutdown()

@@ -6,9 +6,21 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from crdt_mor.cli import render
+
 
 class StoppedError(BaseException):
     """SIGTERM or Ctrl-C."""
+
+
+@contextmanager
+def until_stopped(said: str) -> Iterator[None]:
+    """Run the block until SIGTERM or Ctrl-C ends it, which is then said."""
+    try:
+        with stopping():
+            yield
+    except StoppedError:
+        render.note(said)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 import crdt_mor as mor
-from crdt_mor.cli import failures, inputs, render
-from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli import failures, inputs
+from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.ground.clock import Environment
 
 PAUSE_MAX: Final = timedelta(hours=1)
@@ -46,13 +46,10 @@ class Watch:
 
     def run(self) -> None:
         environment = self._environment
-        with stopping():
-            try:
-                while True:
-                    self._round()
-                    environment.sleep(self._wait_ms() / 1000)
-            except StoppedError:
-                render.note("stopped; the next run, or another process, finishes the interrupted work")
+        with until_stopped("stopped; the next run, or another process, finishes the interrupted work"):
+            while True:
+                self._round()
+                environment.sleep(self._wait_ms() / 1000)
 
     def _round(self) -> None:
         found = self._find()

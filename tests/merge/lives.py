@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
 from typing import NamedTuple
 
 import polars as pl
@@ -13,6 +15,10 @@ from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, D
 from crdt_mor.merge.compaction import compact_logs, compact_stable
 from crdt_mor.merge.kernel import merge
 from crdt_mor.merge.rule import MergeRule
+from tests.tiers import long, slow
+
+LENGTHS = [(2, ("", "base", "logs")), slow(3, ("", "base", "logs")), long(4, ("", "base"))]
+"""Lengths of histories, and the compactions after each arrival."""
 
 
 class Event(NamedTuple):
@@ -61,3 +67,31 @@ class Life:
     def rows(self, order: str) -> dict[int, Row]:
         frames = merge(self.files, self.rule, self.columns, select=[RECORD_KEY, order, "a", "b"])
         return {int(key): (lsn, a, b) for frame in frames for key, lsn, a, b in frame.rows()}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A merge rule and its meaning: the row of a history in the order of requested times.
+
+    blocks_of: the log blocks of the commit at a time. order: the ordering column.
+    """
+
+    events: Sequence[Event]
+    meaning: Callable[[History], Row | None]
+    blocks_of: Callable[[Sequence[History], int], Iterable[Block]]
+    rule: MergeRule
+    columns: Columns
+    order: str
+
+    def check(self, length: int, moments: Sequence[str]) -> None:
+        """Compare all histories, in every order of arrival and with every choice of compactions."""
+        histories = list(product(self.events, repeat=length))
+        expected = {key: row for key, history in enumerate(histories) if (row := self.meaning(history)) is not None}
+        commits = [[*self.blocks_of(histories, time)] for time in range(length)]
+        for arrival in permutations(range(length)):
+            for compactions in product(moments, repeat=length):
+                life = Life(commits, self.rule, self.columns)
+                for time, kind in zip(arrival, compactions, strict=True):
+                    life.arrive(time)
+                    life.compact(kind)
+                assert life.rows(self.order) == expected, f"arrival={arrival} compactions={compactions}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -13,8 +13,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns
 from crdt_mor.merge.groups import Group, SharedMember, SharedOrder
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.payloads import LatestBy
-from tests.merge.lives import Block, Event, History, Life, Row, stamp
-from tests.tiers import long, slow
+from tests.merge.lives import LENGTHS, Block, Case, Event, History, Row, stamp
 
 KINDS = {"a": pl.String(), "t": pl.Int64(), "b": pl.String()}
 ORDER = SharedOrder("t", (Group(("a", "t"), LatestBy("t")), Group(("b", "t"), LatestBy("t"))))
@@ -52,22 +51,10 @@ def blocks_of(histories: Sequence[History], time: int) -> Iterator[Block]:
         yield DataBlock(stamp(time), rows)
 
 
-def check(length: int, moments: Sequence[str]) -> None:
-    histories = list(product(EVENTS, repeat=length))
-    expected = {key: row for key, history in enumerate(histories) if (row := rule(history)) is not None}
-    commits = [[*blocks_of(histories, time)] for time in range(length)]
-    for arrival in permutations(range(length)):
-        for compactions in product(moments, repeat=length):
-            life = Life(commits, RULE, COLUMNS)
-            for time, kind in zip(arrival, compactions, strict=True):
-                life.arrive(time)
-                life.compact(kind)
-            assert life.rows("t") == expected, f"arrival={arrival} compactions={compactions}"
+check = Case(EVENTS, rule, blocks_of, RULE, COLUMNS, "t").check
 
 
-@pytest.mark.parametrize(
-    ("length", "moments"), [(2, ("", "base", "logs")), slow(3, ("", "base", "logs")), long(4, ("", "base"))]
-)
+@pytest.mark.parametrize(("length", "moments"), LENGTHS)
 def test_all_arrivals_and_all_compactions_give_the_row_of_the_rule(length: int, moments: Sequence[str]) -> None:
     check(length, moments)
 

@@ -7,7 +7,6 @@ may be compacted, while the writes that have not arrived are pending. `rule` is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import permutations, product
 
 import polars as pl
 import pytest
@@ -16,8 +15,7 @@ from crdt_mor.merge import compaction, orders
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock
 from crdt_mor.merge.patches import Patches
 from crdt_mor.merge.rule import ORDERS, MergeRule
-from tests.merge.lives import Block, Event, History, Life, Row, stamp
-from tests.tiers import long, slow
+from tests.merge.lives import LENGTHS, Block, Case, Event, History, Row, stamp
 
 ENTRIES = pl.List(pl.Struct({"order": pl.Int64(), "time": pl.String(), "columns": pl.List(pl.String())}))
 COLUMNS = Columns({"lsn": pl.Int64(), "a": pl.String(), "b": pl.String(), ORDERS: ENTRIES})
@@ -62,22 +60,10 @@ def blocks_of(histories: Sequence[History], time: int) -> Iterator[Block]:
             yield DataBlock(stamp(time), rows)
 
 
-def check(length: int, moments: Sequence[str]) -> None:
-    histories = list(product(EVENTS, repeat=length))
-    expected = {key: row for key, history in enumerate(histories) if (row := rule(history)) is not None}
-    commits = [[*blocks_of(histories, time)] for time in range(length)]
-    for arrival in permutations(range(length)):
-        for compactions in product(moments, repeat=length):
-            life = Life(commits, RULE, COLUMNS)
-            for time, kind in zip(arrival, compactions, strict=True):
-                life.arrive(time)
-                life.compact(kind)
-            assert life.rows("lsn") == expected, f"arrival={arrival} compactions={compactions}"
+check = Case(EVENTS, rule, blocks_of, RULE, COLUMNS, "lsn").check
 
 
-@pytest.mark.parametrize(
-    ("length", "moments"), [(2, ("", "base", "logs")), slow(3, ("", "base", "logs")), long(4, ("", "base"))]
-)
+@pytest.mark.parametrize(("length", "moments"), LENGTHS)
 def test_all_arrivals_and_all_compactions_give_the_row_of_the_rule(length: int, moments: Sequence[str]) -> None:
     check(length, moments)
 

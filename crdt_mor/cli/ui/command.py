@@ -12,7 +12,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.cli.whole_files import put_whole
 
 
@@ -66,9 +66,7 @@ def ui(
         raise mor.InvalidInputError(f"cannot serve the page on this port: {error.strerror}. port={port}") from error
     render.note(f"http://{HOST}:{served.server_port}/ shows {uri} until Ctrl-C")
     try:
-        with stopping():
+        with until_stopped("stopped"):
             served.serve_forever()
-    except StoppedError:
-        render.note("stopped")
     finally:
         served.server_close()
