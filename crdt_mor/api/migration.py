@@ -265,7 +265,7 @@ def _target(session: Session, value: Timeline, address: str, settings: NewSettin
     if made.table_id == session.config.table_id:
         raise InvalidInputError(f"a table cannot move to its own address: pass another one. uri={address}")
     target = Session(objects, environment, made, session.expiry_ms, address)
-    target.inline, target.memory_limit = False, session.memory_limit
+    target.maintain, target.memory_limit = "off", session.memory_limit
     target.start()
     if settings.cluster_by is not None:
         require_layout(target, layout)

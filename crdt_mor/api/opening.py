@@ -68,11 +68,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class OpenedWith:
-    """The options of an `Opening` as the rooms below take them. is_inline: None follows the table's property."""
+    """The options of an `Opening` as the rooms below take them. maintain: None follows the table's property."""
 
     store: Store | Handed | None
     expiry_ms: int
-    is_inline: bool | None
+    maintain: Literal["inline", "off"] | None
     memory_limit: int
     environment: Environment
 
@@ -89,7 +89,7 @@ def opened_with(opening: Opening | None) -> OpenedWith:
     return OpenedWith(
         opening.store,
         milliseconds("writer_expiry", opening.writer_expiry),
-        None if opening.maintain is None else opening.maintain == "inline",
+        opening.maintain,
         memory_limit() if opening.memory_limit is None else opening.memory_limit,
         opening.environment or SystemEnvironment(),
     )

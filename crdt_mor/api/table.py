@@ -105,7 +105,7 @@ class Table(TableReads, AlteredColumns):
         given, uri = opened_with(opening), _address(os.fspath(uri))
         objects = store_at(uri, given.environment, storage_options, given.store)
         session = Session.open(uri, given.environment, given.expiry_ms, objects)
-        session.inline, session.memory_limit = given.is_inline, given.memory_limit
+        session.maintain, session.memory_limit = given.maintain, given.memory_limit
         self._hold(session, uri, objects if given.store is not None else None)
 
     @classmethod
@@ -220,7 +220,7 @@ class Table(TableReads, AlteredColumns):
         )
         with deciding(is_made=is_new):
             session = Session(objects, given.environment, found, given.expiry_ms, str(uri))
-            session.inline, session.memory_limit = given.is_inline, given.memory_limit
+            session.maintain, session.memory_limit = given.maintain, given.memory_limit
             start(session, None if is_new else CreateArguments.of(config, columns, layout, rules, odd))
             return cls._of(session, str(uri), objects if given.store is not None else None)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from crdt_mor.errors import (
     CrdtMorError,
@@ -79,7 +79,7 @@ class Handle:
         self.expiry_ms = expiry_ms
         self.uri = uri
         self.memory_limit = memory_limit()
-        self.inline: bool | None = None  # upkeep after commits; None: the table's setting
+        self.maintain: Literal["inline", "off"] | None = None  # upkeep after commits; None: the table's setting
         self.publisher = TablePublisher(Projector(config), TableReporter(config.name, uri))
         self._lock = threading.Lock()
         self._known_tail: Timeline | None = None

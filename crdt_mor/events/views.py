@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from crdt_mor.errors import (
@@ -273,6 +274,16 @@ class Views:
         except SegmentGoneError:
             result = self._completions_by_now(value, needed)
         return sorted(result, key=lambda c: c.completed)
+
+    def newest(self, value: Timeline, is_wanted: Callable[[Completion], bool] = lambda _: True) -> Completion | None:
+        """Return the newest wanted completion. Reads segments from the newest on, until one has such a completion."""
+        newest_first = sorted(value.segments, key=lambda segment: segment.last, reverse=True)
+        for chosen in (None, *newest_first):
+            known = self.completions(value, partial(is_, chosen))
+            wanted = [completion for completion in known if is_wanted(completion)]
+            if wanted:
+                return wanted[-1]
+        return None
 
     def _completions_by_now(self, value: Timeline, needed: Callable[[Segment], bool]) -> list[Completion]:
         """Return an old value's completions from the newest value, after a sweep deleted segments."""

@@ -61,4 +61,4 @@ def newest(checkpoints: Iterable[Checkpoint], table_id: str | None) -> dict[str,
 def checked_reader(name: object) -> str:
     if isinstance(name, str) and re.fullmatch(_READER, name):
         return name
-    raise InvalidInputError(f"a reader's name has up to 100 letters, digits, - and _,. reader={name!r:.120}")
+    raise InvalidInputError(f"a reader's name has up to 100 letters, digits, - and _. reader={name!r:.120}")

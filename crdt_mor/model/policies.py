@@ -147,12 +147,8 @@ def _unless(word: str, parse: Callable[[str], object]) -> Callable[[str], object
 
 
 def _chosen(word: str, default: str) -> Callable[[str], bool]:
-    def parse(text: str) -> bool:
-        if text.strip() not in (word, default):
-            raise ValueError
-        return text.strip() == word
-
-    return parse
+    choice = _one_of(word, default)
+    return lambda text: choice(text) == word
 
 
 def _one_of(*words: str) -> Callable[[str], str]:

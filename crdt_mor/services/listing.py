@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, Protocol
@@ -108,7 +108,7 @@ def _described(uri: str, open_at: Callable[[str], Store], environment: Environme
         value = session.views.sealed()
         files = [file for slice_ in Snapshot.seal(session, value).slices for file in slice_.files]
         return ListedTable(
-            uri, _state_of(value), value.version, max(_commits(session, value), default=None), len(files),
+            uri, _state_of(value), value.version, _committed(session, value), len(files),
             sum(not file.is_base for file in files), sum(file.size for file in files),
         )  # fmt: skip
     except TableNotFoundError as error:
@@ -117,10 +117,9 @@ def _described(uri: str, open_at: Callable[[str], Store], environment: Environme
         return ListedTable(uri, "unreadable", reason=str(error))
 
 
-def _commits(session: Session, value: Timeline) -> Iterator[datetime]:
-    return (
-        to_datetime(commit.completed, local=session.config.local_times) for commit in session.views.completions(value)
-    )
+def _committed(session: Session, value: Timeline) -> datetime | None:
+    newest = session.views.newest(value)
+    return None if newest is None else to_datetime(newest.completed, local=session.config.local_times)
 
 
 def _state_of(value: Timeline) -> Literal["ready", "handed over", "moving", "moved", "arriving"]:

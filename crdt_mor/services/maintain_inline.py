@@ -30,11 +30,11 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion, *, i
     mirrors: tuple[str, ...] = ()
     try:
         policies = Policies.of(value.properties)
-        if policies.mirrors_commits and session.inline is not False:
+        if policies.mirrors_commits and session.maintain != "off":
             mirrors = policies.mirrors
         if policies.archive is not None:
             _warn_of_many(value)
-        mode = policies.inline if session.inline is None else "inline" if session.inline else "off"
+        mode = session.maintain or policies.inline
         if mode == "inline" or (mode == "auto" and not is_job and session.budget.may_look):
             from crdt_mor.services.maintain_written import compact_written, keep_up
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from operator import is_
 from statistics import median
 from typing import Any, Final
 
@@ -128,12 +126,9 @@ def _due(session: Session, value: Timeline) -> dict[str, bool]:
 
 def _last_commit(session: Session, value: Timeline, slices: Slices) -> InstantTime | None:
     """Return the completion of the newest commit, or else the instant of the newest base file."""
-    newest_first = sorted(value.segments, key=lambda segment: segment.last, reverse=True)
-    for chosen in (None, *newest_first):
-        known = session.views.completions(value, partial(is_, chosen))
-        times = [c.completed for c in known if is_commit(c)]
-        if times:
-            return max(times)
+    newest = session.views.newest(value, is_commit)
+    if newest is not None:
+        return newest.completed
     return max((slice_.base.name.instant for slice_ in slices if slice_.base is not None), default=None)
 
 

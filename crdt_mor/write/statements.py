@@ -293,8 +293,9 @@ class Statements:
         rows: all stored columns except visible ones of payloads with a state, and keys in the form of `keyed`.
         """
         types = self.merging.columns.stored
-        made = self.config.key.function_values(to_arrow(rows.select(self.config.key.partition_fields)))
-        rows = rows.with_columns(pl.Series(name, pl.from_arrow(values)) for name, values in made.items())
+        if self.config.key.functions:
+            made = self.config.key.function_values(to_arrow(rows.select(self.config.key.partition_fields)))
+            rows = rows.with_columns(pl.Series(name, pl.from_arrow(values)) for name, values in made.items())
         there = {*rows.columns}
         columns = [name for name in types if name in there]
         keys = [pl.col(name) for name in (RECORD_KEY, PARTITION_PATH, BUCKET)]
