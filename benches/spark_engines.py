@@ -135,7 +135,7 @@ class Delta:
         (writer.partitionBy(self._partition) if self._partition else writer).save(self.path)
 
     def upsert(self, frame: Any) -> None:
-        """MERGE INTO by the keys. Raises what Delta raises where another one has changed the same files."""
+        """MERGE INTO by the keys. Delta raises an error if another writer changed the same files."""
         name = f"source_{id(frame)}"
         frame.createOrReplaceTempView(name)
         on = " AND ".join(f"t.{key} = s.{key}" for key in self._keys)

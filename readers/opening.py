@@ -11,13 +11,7 @@ import crdt_mor as mor
 def opened_or_created(
     address: str, rows: Any, key: str | Sequence[str] | None, storage_options: Mapping[str, Any] | None, hint: str
 ) -> mor.Table:
-    """Return a table. Of several first writers at once, one creates it.
-
-    Args:
-        rows: rows or a schema, for the columns of a new table.
-        key: of a new table.
-        hint: how the library's users name a key, for the error without one.
-    """
+    """rows, key: of a new table. hint: how the library's users name a key, for the error."""
     try:
         return mor.Table(address, storage_options=storage_options)
     except mor.errors.TableNotFoundError as error:

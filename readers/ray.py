@@ -66,7 +66,7 @@ def write_table(
     opened = _opened(table, storage_options)
     schema = dataset.schema()
     if schema is None or not schema.names:
-        raise mor.InvalidInputError("the dataset is empty and has no columns: skip the write")
+        raise mor.InvalidInputError("the dataset is empty and lacks columns: skip the write")
     columns = pa.schema(list(zip(schema.names, schema.types, strict=True)))
     job = opened.jobs.plan(operation, columns, schema_mode=schema_mode, token=token)
     sink = _TableSink(job, columns)

@@ -3,8 +3,8 @@
     s3       moto, from PyPI (`pip install 'moto[s3]' flask flask-cors`)
     azure    Azurite, from npm: Node 18 or newer, and once `python -m tests.npm azurite`
 
-A server ends with the process that started it, however that ends: it watches a pipe from it. What it holds is in its
-memory. Where a package is missing its tests are skipped, and say so.
+A server ends with the process that started it, however that ends: it watches a pipe from it, and keeps objects in
+memory. Tests without their package are skipped with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program as users write it, for type checkers: what a table returns has a type, and is not `Any`.
+"""A program as users write it, for type checkers: methods of a table return types other than `Any`.
 
 `python -m tests.packages` checks it beside the installed wheel, with `pyarrow-stubs`, as pyarrow has no types.
 """

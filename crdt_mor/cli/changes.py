@@ -31,7 +31,7 @@ def changes(
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Continue where this reader is, and let the table keep its place."),
+        typer.Option(metavar="NAME", help="Continue at this reader's checkpoint, which the table keeps."),
     ] = None,
     images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,

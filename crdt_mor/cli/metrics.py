@@ -98,7 +98,7 @@ class _Watched:
         try:
             self._table = self._table or inputs.opened(self.uri)
             self.found, self._said = self._table.inspect.metrics(), ""
-        except Exception as error:  # noqa: BLE001  whatever it is, other tables are read
+        except Exception as error:  # noqa: BLE001  the other tables are read in any case
             self._table = None
             self._say(in_options(failures.describe(error), ["uri"]))
 

@@ -276,7 +276,7 @@ class Views:
         return sorted(result, key=lambda c: c.completed)
 
     def newest(self, value: Timeline, is_wanted: Callable[[Completion], bool] = lambda _: True) -> Completion | None:
-        """Return the newest wanted completion. Reads segments from the newest on, until one has such a completion."""
+        """Return the newest wanted completion. Reads segments from the newest on."""
         newest_first = sorted(value.segments, key=lambda segment: segment.last, reverse=True)
         for chosen in (None, *newest_first):
             known = self.completions(value, partial(is_, chosen))

@@ -209,7 +209,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     ),
     Policy(
         "crdt_mor.retention.readers", "named_ms", "30d", _DURATION,
-        "keep the history that a named reader has not read, up to this age", _duration,
+        "keep the unread history of named readers, up to this age", _duration,
     ),
     Policy(
         "crdt_mor.readers", "readers_ms", "1h", _DURATION,

@@ -115,12 +115,12 @@ def record(session: Session, checkpoint: Checkpoint) -> None:
 def _put(store: Store, path: str) -> None:
     try:
         store.put(path, b"")
-    except CommitUnknownError:  # the name says everything, so it does not matter who put it
+    except CommitUnknownError:  # any process may put this name: the object is empty
         store.put(path, b"")
 
 
 def superseded(own: Sequence[Stat]) -> list[Stat]:
-    """Return the checkpoints of a reader before one that has stood for a minute."""
+    """Return a reader's checkpoints before another checkpoint of at least a minute's age."""
     last_ms = max((stat.modified_ms for stat in own), default=0)
     standing = [checkpoint_of(stat).order for stat in own if stat.modified_ms <= last_ms - TIDIED_MS]
     return [stat for stat in own if standing and checkpoint_of(stat).order < max(standing)]

@@ -108,7 +108,7 @@ class Cleaner:
         self._listed: _Listed | None = None
 
     def due(self, *, walks: bool = True) -> Cleaning | None:
-        """Return what `clean` would do by the newest known value; None if no clean is due.
+        """Return the effect of `clean` on the newest known value; None if no clean is due.
 
         Marks move only if a commit is passed or a file can go; otherwise every call would publish an event.
 

@@ -1,7 +1,7 @@
 """Compact the due file groups of a writer's commit (called by `maintain_inline.py`).
 
-compact_written  all of them
-keep_up          those that the writer's budget affords, on a table that one machine writes; old history is cleaned, too
+compact_written  compacts all of them
+keep_up          compacts as many as the writer's budget affords, and cleans old history, if one machine writes
 """
 
 from __future__ import annotations

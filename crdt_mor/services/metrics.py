@@ -60,11 +60,9 @@ class Metrics:
     unmerged_ratio: float = _exported("Share of log bytes in all bytes of the latest snapshot.")
     verify_findings: int | None = _exported("Damage that the last verify of the whole table found.")
     verify_age_seconds: float | None = _exported("Age of the last verify of the whole table.")
-    reader_lag_seconds: Mapping[str, float] = _exported(
-        "Age of the oldest commit that a reader has not read.", "reader"
-    )
-    reader_lag_commits: Mapping[str, int] = _exported("Commits that a reader has not read.", "reader")
-    reader_lost: Mapping[str, bool] = _exported("1 if changes that a reader has not read are gone.", "reader")
+    reader_lag_seconds: Mapping[str, float] = _exported("Age of a reader's oldest unread commit.", "reader")
+    reader_lag_commits: Mapping[str, int] = _exported("Unread commits of a reader.", "reader")
+    reader_lost: Mapping[str, bool] = _exported("1 if unread changes of a reader are gone.", "reader")
 
 
 def metrics(session: Session) -> Metrics:

@@ -25,7 +25,7 @@ def uri(fast_path: Path) -> str:
 
 
 def completions(*words: str) -> list[str]:
-    """What bash is offered for the last word."""
+    """Return the words that bash offers in place of the last word."""
     asked = {
         "_CRDT_MOR_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(("crdt-mor", *words)),

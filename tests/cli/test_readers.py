@@ -12,13 +12,16 @@ from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor.cli.main import app
+from crdt_mor.testing import SimulatedEnvironment
 
 CHANGES = ("--reader", "billing", "--format", "jsonl", "--columns", "id")
 
 
 @pytest.fixture
 def table(fast_path: Path) -> mor.Table:
-    made = mor.Table.create(fast_path / "events", {"id": pl.String}, key="id", buckets=1)
+    """A table of old commits: none of them is in the moment of a clean."""
+    opening = mor.Opening(environment=SimulatedEnvironment())
+    made = mor.Table.create(fast_path / "events", {"id": pl.String}, key="id", buckets=1, opening=opening)
     made.append(pl.DataFrame({"id": ["a"]}))
     return made
 

@@ -34,9 +34,9 @@ POLICIES: Final = {
 }
 
 UNTIL: Final = pa.field("until", pa.timestamp("us", "UTC"))
-"""The column of tables whose rows expire; what is written without it never does."""
+"""The expiry of rows. Rows without a value never expire."""
 EXPIRED: Final = ("gone", "w", 0)
-"""A row that has expired when a verb is done, and had not at the savepoint."""
+"""A row that expires between the savepoint and the end of a verb."""
 
 Row = tuple[str, str, int]
 
@@ -166,14 +166,14 @@ def _memory() -> str | None:
 
 @dataclass(frozen=True)
 class Verb:
-    """What a process does. prepare: what has happened before, beside what has in every world.
+    """The work of a process. prepare: earlier work, after the work that all worlds share.
 
-    is_write: a statement with a token, of which an error that says so has published nothing.
-    is_there: whether it is the operations on the disk to which the table moves that fail.
-    is_alone: what others write meanwhile is refused, or is dropped by it, until it is made again.
-    is_refused_again: whether the call is refused where it has been made, so that it acknowledges nothing then.
-    expires: whether a row of the table has expired.
-    without: the faults of which it has no operation.
+    is_write: a statement with a token. After an error that reports it, nothing is published.
+    is_there: the operations on the disk of the moved table fail.
+    is_alone: the verb refuses or drops the writes of others, until it is repeated.
+    is_refused_again: a repeated call is refused, and acknowledges nothing.
+    expires: a row of the table has expired.
+    without: faults without an operation in this verb.
     """
 
     do: Callable[[World, Table], object]

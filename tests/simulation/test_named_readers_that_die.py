@@ -58,7 +58,7 @@ class World:
         self.table.maintenance.clean(NOW, readers=NOW)
 
     def take(self, changes: mor.Changes, name: str) -> None:
-        """What the program makes of a window stays, whatever happens to it then."""
+        """Store the rows of a window, which outlive the process."""
         self.received[name] |= set(changes.to_polars()["id"])
 
     def read(self, table: mor.Table, name: str = "billing") -> int:

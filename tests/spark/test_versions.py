@@ -68,7 +68,7 @@ def test_each_name_is_imported_on_use_from_the_module_that_type_checkers_see() -
 
 
 def test_a_process_that_looks_for_formats_imports_no_engine() -> None:
-    """Spark starts one for each session, and another for each kind of work, which imports what it needs."""
+    """Spark starts such a process for each session. Processes for reads and writes import their own modules."""
     found = run("import sys, pyspark_crdt_mor, crdt_mor.readers.spark.source\nprint(*sys.modules)").split()
     assert "crdt_mor.readers.spark.source" in found
     assert not {"polars", "crdt_mor.api.table", "crdt_mor.readers.spark.options"} & set(found)

@@ -1,4 +1,4 @@
-"""`drop_table`: nobody ever reads a smaller table, and a repeated call finishes what an interrupted one began."""
+"""`drop_table`: nobody ever reads a smaller table, and a repeated call finishes an interrupted drop."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Dying:
 
 
 def seen_of(store: Store, reader: Table) -> set[int | str]:
-    """What a reader sees that is open, one that opens the table, and a writer in the end."""
+    """Return the rows or errors of an open reader, of a new reader and of a writer."""
     return {
         outcome(lambda: reader.to_arrow().num_rows),
         outcome(lambda: opened(store).to_arrow().num_rows),

@@ -1,4 +1,4 @@
-"""`table.inspect.metrics()`: each number is what the table's history makes it, for few requests and no data file."""
+"""`table.inspect.metrics()`: numbers agree with the table's history, and cost few requests and no data file."""
 
 from __future__ import annotations
 

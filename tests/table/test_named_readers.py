@@ -1,4 +1,4 @@
-"""`changes(reader=...)`: a reader's place is what it has finished, and clean keeps what it has not."""
+"""`changes(reader=...)`: the table keeps a reader's checkpoint, and clean keeps unread changes."""
 
 from __future__ import annotations
 
