@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crdt_mor import Opening, Scan, Table
 from crdt_mor.events import sweep
+from crdt_mor.format.archive import decode_instants, decode_manifest, manifest_name
 from crdt_mor.log.paths import HEARTBEATS, POSTS, post_in
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.posts import WINDOW
@@ -178,10 +179,10 @@ class Scene:
         value = tail_of(self.table)
         done = completions_of(self.table, value)
         hudi = [n for p in (self.path / ".hoodie/timeline").iterdir() if (n := TimelineFileName.parse(p.name))]
-        assert {(n.requested, n.completed) for n in hudi if n.state == "completed"} == {
-            (c.requested, c.completed) for c in done
-        }
-        alive = {c.requested for c in done} | {p.barrier for p in value.plans}
+        archived = self._archived(value)
+        active = {(c.requested, c.completed) for c in done} - archived
+        assert {(n.requested, n.completed) for n in hudi if n.state == "completed"} == active
+        alive = {requested for requested, _ in active} | {p.barrier for p in value.plans}
         assert {n.requested for n in hudi} == alive, "a pending file of a write that is no more"
         assert not list((self.path / ".hoodie/.heartbeat").glob("*"))
         on_disk = {p.name for p in self.path.iterdir() if p.is_file() and p.name != ".hoodie_partition_metadata"}
@@ -189,6 +190,16 @@ class Scene:
         known = {f.path for c in done for f in c.files}
         stray = {name for name in on_disk - known if not any(barrier in name for barrier in planned)}
         assert not stray, f"files of no commit: {stray}"
+
+    def _archived(self, value: Timeline) -> set[tuple[str, str | None]]:
+        """The requested and completed times of what upkeep by the writers has moved to Hudi's history."""
+        if not value.archive.manifest:
+            return set()
+        folder = self.path / session_of(self.table).publisher.projector.archive
+        manifest = manifest_name(value.archive.manifest)
+        files = decode_manifest((folder / manifest).read_bytes(), manifest)
+        instants = [i for file in files for i in decode_instants((folder / file).read_bytes(), file)]
+        return {(i.name.requested, i.name.completed) for i in instants}
 
     def check_hudi_rs(self) -> None:
         """Hudi's own reader sees the same rows."""
