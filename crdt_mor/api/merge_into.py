@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,6 +138,15 @@ class MergeInto:
             )
         return self._run(self._plan)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Suggest the method for a name of delta-spark."""
+            ours = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+            instead = f". Use {ours}()" if ours in vars(type(self)) else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
+            raise AttributeError(message, name=name, obj=self)
+
     def _with(
         self, kind: Kind, action: Action, given: Mapping[str, object] | None, condition: pl.Expr | str | None
     ) -> MergeInto:
@@ -150,6 +159,11 @@ def _given(*by_name: Mapping[str, object] | None) -> Mapping[str, object]:
     if len(given) != 1:
         raise InvalidInputError(
             "pass the values of a clause once: updates={'n': 'source.n'}, or set= for an update, values= for an insert"
+        )
+    if not isinstance(given[0], Mapping):
+        raise InvalidInputError(
+            "pass the values of a clause as a dict, and its condition second or by name: "
+            f"when_matched_update({{'n': 'source.n'}}, condition='source.n > 0'). values={given[0]!r}"
         )
     return given[0]
 
@@ -232,9 +246,10 @@ def require_columns(plan: MergePlan) -> None:
     rows = plan.source
     absent = [name for name, _ in plan.on if name not in rows.column_names]
     if absent:
-        raise InvalidInputError(
-            f"the source lacks columns of `on`: pass other columns, on=... missing={absent} source={rows.column_names}"
-        )
+        lacks = "the keys to move lack key columns: add them"
+        if not plan.is_move:
+            lacks = "the source lacks columns of `on`: pass other columns as `on`"
+        raise InvalidInputError(f"{lacks}. missing={absent} given={rows.column_names}")
 
 
 def plain_source(rows: pa.Table) -> pa.Table:
@@ -253,10 +268,11 @@ def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tupl
         )
     if on is None:
         return tuple((name, name) for name in config.key.fields)
-    texts = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
+    texts = [on] if isinstance(on, str) else list(on) if isinstance(on, Collection) else []
     if not texts or not all(isinstance(name, str) for name in texts):
         raise InvalidInputError(
-            f"pass the columns to match as on='id' or on=['id', 'day'], or omit `on` for the key. on={on!r}"
+            "pass the columns to match as on='id', on=['id', 'day'] or on='target.id = source.id', or omit `on` for "
+            f"the key. on={on!r}"
         )
     if isinstance(on, str) and ("=" in on or any(f"{alias}." in on for alias in aliases)):
         return tuple(_equality(part, aliases) for part in _AND.split(on))
@@ -268,6 +284,11 @@ def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
     sides = {found[1]: name_of(found[2]), found[3]: name_of(found[4])} if found else {}
     if sides.keys() != {*aliases}:
         source, table = aliases
+        if len(sides) == 2:
+            raise InvalidInputError(
+                f"`on` names other rows than {table} and {source}: write these, or pass source_alias= and "
+                f"target_alias=. on={text!r}"
+            )
         raise InvalidInputError(
             f"`on` may only compare columns for equality: on='{table}.id = {source}.id AND ...', or on=['id']. Put "
             f"other conditions in the clauses. on={text!r}"

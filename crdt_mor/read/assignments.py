@@ -102,6 +102,9 @@ def new_value(
         if is_syntax_error(error):
             names = lacking_quotes(value, _names(columns)) if isinstance(value, str) else ""
             said = f"{syntax}. Write {names}" if names else syntax
+        elif isinstance(error, TypeError) and not isinstance(value, pl.Expr):
+            taken = "SQL text or a polars expression" if is_condition else "SQL text, a polars expression or a value"
+            said = f"pass {taken}, and no {type(value).__name__}"
         else:
             said = f"{cause_of(error)}{meant}"
         raise InvalidInputError(f"invalid {what}{'' if is_condition else ' of a column'}: {said}. {which}") from error

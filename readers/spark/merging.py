@@ -4,7 +4,7 @@
                                                                ├── one shuffle ── tasks merge ── the driver completes
     parts of the table, each a row of its number and its files ┘
 
-The task with a part therefore gets all frame rows that may match it, and a part without such rows still gets a task.
+A part's task gets all frame rows that may match it, also if there are none.
 Results reach the driver through a Spark data source, because `mapInArrow` requires pandas.
 """
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.functions import lit, struct
+from pyspark.sql.types import StructType
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.options import Payloads
@@ -30,7 +31,6 @@ from crdt_mor.readers.spark.updating import WAIT, is_final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 Outcome = mor.parts.PartDone | mor.CrdtMorError
 
@@ -46,6 +46,7 @@ def merge(
     source: DataFrame,
     on: str | Sequence[str] | None = None,
     *,
+    condition: str | None = None,
     source_alias: str = "source",
     target_alias: str = "target",
     wait: timedelta = WAIT,
@@ -59,12 +60,18 @@ def merge(
     See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. The frame is
     shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on other
     columns than the key, or that inserts rows under other keys than the frame's, is a single task.
+
+    Args:
+        condition: Delta's name for `on`: "target.id = source.id".
     """
+    if on is not None and condition is not None:
+        raise mor.InvalidInputError("pass the columns to match as on= or as condition=, not as both")
+    _require_frame("source", source)
     table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     columns = written_schema(source.schema, table.schema)
     return table.merge(
         columns,
-        on,
+        condition if on is None else on,
         parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
         execute_parts=partial(_execute, spark, source, columns),
         source_alias=source_alias,
@@ -90,6 +97,7 @@ def move(
 
     See `Table.move`, which takes local keys without Spark. A repeated key counts once.
     """
+    _require_frame("df", df)
     table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
     names = [name for name in table.config.key if name in df.columns]
@@ -104,6 +112,15 @@ def move(
         token=token,
         commit_info=commit_info,
     )
+
+
+def _require_frame(argument: str, given: object) -> None:
+    if not isinstance(getattr(given, "schema", None), StructType):
+        kind = f"{type(given).__module__}.{type(given).__name__}"
+        raise mor.errors.InvalidUseError(
+            f"{argument} must be a Spark frame: make one with spark.createDataFrame(rows), or call the method of "
+            f"crdt_mor.Table, which takes local rows. {argument}={kind}"
+        )
 
 
 def _execute(
@@ -142,8 +159,6 @@ def _numbers(spread: mor.parts.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
 
 
 class _Job:
-    """The tasks' shared data. columns: of the source."""
-
     def __init__(self, columns: pa.Schema, spread: mor.parts.MergeSpread) -> None:
         self.columns = columns
         self.spread = spread

@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from pyspark.sql import Column
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.options import Payloads
@@ -51,7 +50,6 @@ def update(
         where: SQL text or polars expression; None for all rows.
         wait: the wait for writes that began earlier.
     """
-    _refuse_columns(set, where)
     table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.update(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
@@ -70,7 +68,6 @@ def delete_where(
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Delete the rows that fulfil `where` among all earlier written rows. See `Table.delete`."""
-    _refuse_columns({}, where)
     table = mor.Table(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.delete(where=where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
@@ -78,16 +75,6 @@ def delete_where(
 
 def _execute(spark: SparkSession, parts: Sequence[mor.parts.UpdatePart]) -> list[mor.parts.PartDone | mor.CrdtMorError]:
     return in_tasks(spark, parts, mor.parts.UpdatePart.execute, is_final)
-
-
-def _refuse_columns(set: object, where: object) -> None:
-    values = set.values() if isinstance(set, Mapping) else ()
-    columns = [one for one in (*values, where) if isinstance(one, Column)]
-    if columns:
-        raise mor.InvalidInputError(
-            'the table computes values and conditions itself, and cannot ask Spark: give SQL text, as "visits + 1", or '
-            f"an expression of polars, and no column of Spark. given={columns[0]}"
-        )
 
 
 def is_final(error: mor.CrdtMorError) -> bool:

@@ -114,7 +114,7 @@ def test_what_is_refused_is_refused_as_in_one_process_and_leaves_nothing(spark: 
     version, set_to = table.version, partial(update, spark, table.uri)
     with pytest.raises(InvalidInputError, match="no such columns"):
         set_to({"m": 1})
-    with pytest.raises(InvalidInputError, match="no column of Spark"):
+    with pytest.raises(InvalidInputError, match="and no Column"):
         set_to({"s": col("s")})
     with pytest.raises(InvalidInputError, match="filter"):
         delete_where(spark, table.uri, "id + 1")

@@ -89,6 +89,15 @@ def test_merge_clause_with_an_argument_given_twice_is_refused() -> None:
         merging.when_matched_update()
 
 
+def test_names_of_methods_in_delta_spark_lead_to_the_method() -> None:
+    merging = filled().merge(numbers(a=5))
+    with pytest.raises(AttributeError, match=r"no attribute 'whenever'$"):
+        getattr(merging, "whenever")  # noqa: B009
+    for name in ("whenMatchedUpdate", "whenNotMatchedInsertAll", "whenNotMatchedBySourceDelete"):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'\. Use when_\w+\(\)$"):
+            getattr(merging, name)
+
+
 def test_rows_that_no_row_of_the_source_meets() -> None:
     table = filled()
     merge = table.merge(numbers(a=1)).when_not_matched_by_source_delete("target.n > 2")
@@ -298,6 +307,22 @@ REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
     "a column of polars": (
         r"'target\.n' is a field of 'target': write .* or pl\.col\('target'\)\.struct\.field\('n'\) in polars",
         lambda t: t.merge(numbers(a=1)).when_matched_delete(pl.col("target.n") > 1),
+    ),
+    "rows by other names": (
+        "names other rows than target and source: write these, or pass source_alias= and target_alias=",
+        lambda t: t.merge(numbers(a=1), on="t.id = s.id"),
+    ),
+    "values as text": (
+        "pass the values of a clause as a dict, and its condition second",
+        lambda t: t.merge(numbers(a=1)).when_matched_update("source.n > 0", {"n": "1"}),  # type: ignore[arg-type]
+    ),
+    "an object as a value": (
+        "pass SQL text, a polars expression or a value, and no object. column=n",
+        lambda t: t.merge(numbers(a=1)).when_matched_update({"n": object()}),
+    ),
+    "an object as a condition": (
+        "pass SQL text or a polars expression, and no object. condition=",
+        lambda t: t.merge(numbers(a=1)).when_matched_delete(object()),  # type: ignore[arg-type]
     ),
     "an aggregate": ("element-wise", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
 }
