@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from crdt_mor.api.history import AUTHOR, MOMENT, is_later_than, kind_of
 from crdt_mor.api.migration_status import MigrationStatus, migration_status
 from crdt_mor.api.reading import AsOf, handed_over_since, value_at
 from crdt_mor.api.statements import require_partitions
+from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
 from crdt_mor.events.sweep import last_heard
@@ -21,7 +23,9 @@ from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
+from crdt_mor.model.numbers import is_whole
 from crdt_mor.model.timeline_parts import completed_name
+from crdt_mor.read.cut import cut_at
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.rollback import claims
 
@@ -104,6 +108,15 @@ _FILES = pa.schema(
         ("bytes", pa.int64()),
         ("rows", pa.int64()),
         ("deletes", pa.int64()),
+    ]
+)
+_SIZES = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("base_bytes", pa.int64()),
+        ("log_bytes", pa.int64()),
+        ("bases", pa.int64()),
+        ("logs", pa.int64()),
     ]
 )
 
@@ -324,10 +337,25 @@ class Inspect:
                 rows.append((*name, file.size, file.rows, file.deletes))
         return _table(_FILES, rows)
 
+    def sizes(self, versions: Sequence[int]) -> pa.Table:
+        """Return the bytes and numbers of base and log files that a scan reads at each kept version."""
+        if not all(map(is_whole, versions)):
+            raise InvalidInputError(f"pass a list of numbers, as in history()'s version. versions={versions!r:.100}")
+        session, rows = self._session, []
+        value = session.views.sealed(decided=True)
+        for version in versions:
+            with suppress(SnapshotExpiredError, UnsupportedFeatureError):  # Hudi 6 only has the latest snapshot
+                slices = Snapshot.seal(session, value, cut_at(session, value, version, "versions")).slices
+                bases = [slice_.base.size for slice_ in slices if slice_.base is not None]
+                logs = [log.size for slice_ in slices for log in slice_.logs]
+                rows.append((version, sum(bases), sum(logs), len(bases), len(logs)))
+        return _table(_SIZES, rows)
+
 
 def _table(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> pa.Table:
     """rows: values in the order of the schema."""
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table(columns, schema=schema)
 
 
 def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:

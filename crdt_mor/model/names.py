@@ -186,6 +186,6 @@ def join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-@lru_cache(maxsize=1 << 13)  # listings of Hudi's timeline repeat
+@lru_cache(maxsize=1 << 15)  # more than the names in a timeline: a longer listing would find none again
 def timeline_file_name(path: str) -> TimelineFileName | None:
     return TimelineFileName.parse(path.rpartition("/")[2])

@@ -93,7 +93,7 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
 
 
 def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = None) -> list[Pending]:
-    """Return the writes with a claimed time in Hudi's timeline that the value does not know."""
+    """Return writes with a claimed time in Hudi's timeline, unknown to the value."""
     listed = session.store.list(session.publisher.projector.folder) if listed is None else listed
     found = session.run(claimed(begun_files(value, listed)))
     known_from = max(value.archive.watermark, value.retention.dropped)  # the value does not know earlier instants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -55,6 +56,25 @@ def test_compaction_folds_logs_into_base_files_and_changes_no_answer(table: Tabl
     before = every_answer(table, commits)
     assert table.maintenance.compact()[0].file_groups == 1
     assert every_answer(table, commits) == before
+
+
+def test_sizes_are_of_the_files_that_each_version_reads(table: Table) -> None:
+    versions = [0]
+    for number in range(3):
+        versions.append(table.upsert(frame(("a", "x", number), (f"k{number}", "x", number))).version)
+        table.maintenance.compact()
+        versions.append(table.version)
+    for version, found in zip(versions, table.inspect.sizes(versions).to_pylist(), strict=True):
+        files = table.inspect.files(as_of=version).to_pylist()
+        bases = [file["bytes"] for file in files if file["kind"] == "base"]
+        logs = [file["bytes"] for file in files if file["kind"] != "base"]
+        sizes = {"base_bytes": sum(bases), "log_bytes": sum(logs), "bases": len(bases), "logs": len(logs)}
+        assert found == {"version": version, **sizes}
+    table.maintenance.clean(timedelta(0))
+    assert table.inspect.sizes(versions)["version"].to_pylist() == versions[-2:]
+    for wrong in (["now"], "1", [True]):
+        with pytest.raises(InvalidInputError, match=r"pass a list of numbers.* versions="):
+            table.inspect.sizes(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ordering", [pa.uint64(), pa.decimal128(23, 0), pa.decimal128(38, 15)], ids=str)

@@ -118,6 +118,7 @@ def test_a_whole_number_is_a_version_wherever_a_moment_is_asked_for(world: Simul
         lambda n: table.diff(n, "now"),
         lambda n: table.maintenance.restore(to=n),
         table.inspect.files,
+        lambda n: table.inspect.sizes([version, n]),
     ]
     for call in calls:
         with pytest.raises(mor.errors.FutureSnapshotError, match=r"does not exist yet.* not `ordinal`"):

@@ -18,7 +18,7 @@ ROWS_MAX: Final = 1_000_000
 """Rows of commits to read for conflicts."""
 
 FILES_MAX: Final = 2_000
-"""Log files to read for conflicts. Each takes some milliseconds."""
+"""Log files to read for conflicts."""
 
 KEYS_MAX: Final = 100
 
