@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.text_types import json_type
 from crdt_mor.columns.types import field_of, is_list
 
 
@@ -57,6 +58,8 @@ def with_entries(value: Any, kind: pa.DataType) -> Any:
     if value is None or not has_leaf(kind, pt.is_map):
         return value
     if pt.is_map(kind):
+        if isinstance(value, dict) and value and json_type(kind.key_type) != pa.string():
+            raise pa.ArrowInvalid(f"a map with other keys than text is a list of pairs; not {written(value)[:40]}")
         pairs = value.items() if isinstance(value, dict) else map(_pair, value if isinstance(value, list) else [value])
         return [{"key": key, "value": with_entries(item, kind.item_type)} for key, item in pairs]
     if pt.is_struct(kind) and isinstance(value, dict):

@@ -10,9 +10,17 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns import decimals, kinds
+from crdt_mor.columns.fields import stored_field
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
-from crdt_mor.columns.types import inner_pairs, stored_type, values_of, without_views
+from crdt_mor.columns.types import (
+    entries_of,
+    has_other_parts,
+    inner_pairs,
+    stored_type,
+    values_of,
+    without_views,
+)
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import pc
 
@@ -86,6 +94,8 @@ def _of_int96(kind: pa.DataType) -> str:
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
     """Convert a stored column (or a string view of it) to its declared type and field names."""
+    if has_other_parts(declared):
+        return pa.chunked_array([_rebuilt(chunk, declared) for chunk in data.chunks], declared)
     if pt.is_nested(declared):
         data = called(data, with_shown_fields(data.type, declared))
     if _same(data.type, declared):
@@ -95,11 +105,42 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
         return pa.chunked_array(chunks, declared)
     if not pt.is_dictionary(declared):
         return kind_of(declared).shown(data, declared)
-    encoded = plain_values(data).cast(stored_type(declared, "")).combine_chunks()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    encoded = encoded.dictionary_encode()
+    encoded = _one(plain_values(data).cast(stored_type(declared, ""))).dictionary_encode()
     values = encoded.dictionary.cast(declared.value_type)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
+
+
+def _rebuilt(data: pa.Array, declared: pa.DataType) -> pa.Array:
+    """Convert nested values part by part, where Arrow has no cast."""
+    if not has_other_parts(declared):
+        return _one(to_declared(pa.chunked_array([data]), declared))
+    mask = data.is_null()
+    if pt.is_struct(declared):
+        parts = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
+        absent = pa.nulls(len(data))
+        given = [parts.get(stored_field(field.name), parts.get(field.name, absent)) for field in declared]
+        made = [_rebuilt(part, field.type) for part, field in zip(given, declared, strict=True)]
+        return _struct(made, declared, mask)
+    lists = data.cast(entries_of(data.type)) if pt.is_map(data.type) else data
+    offsets, values = offsets_of(lists), lists.flatten()
+    if pt.is_map(declared):
+        keys, items = values.flatten()
+        keys, items = _rebuilt(keys, declared.key_type), _rebuilt(items, declared.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, declared, mask=mask)
+    item = _rebuilt(values, declared.value_type)
+    made_list = pa.ListArray.from_arrays(offsets, item, pa.list_(declared.value_field), mask=mask)
+    return made_list if pt.is_list(declared) else made_list.cast(declared)
+
+
+def _struct(fields: list[pa.Array], kind: pa.StructType, mask: pa.Array) -> pa.Array:
+    if fields:
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+    return pa.Array.from_buffers(kind, len(mask), [pc.invert(mask).buffers()[1]])
+
+
+def _one(data: pa.ChunkedArray) -> pa.Array:
+    found = data.combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 # --- convertible types ------------------------------------------------------------------------------------------------
@@ -228,31 +269,30 @@ def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.
     """
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-        stored = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
-        return stored.combine_chunks() if isinstance(stored, pa.ChunkedArray) else stored
+        return _one(_stored(pa.chunked_array([values]), kind, f"{path}.{name}"))
 
     mask = data.is_null()
     if pt.is_struct(declared):
         given = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
         fields = [inner(given.get(f.name, pa.nulls(len(data))), f.type, f.name) for f in declared]
-        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
-    lists = data.cast(_entries(data.type)) if pt.is_map(declared) else data
+        return _struct(fields or [pa.nulls(len(data), pa.bool_())], target, mask)
+    lists = data.cast(entries_of(data.type)) if pt.is_map(declared) else data
     offsets, values = offsets_of(lists), lists.flatten()
     if pt.is_map(declared):
         keys, items = values.flatten()
         keys = inner(keys, declared.key_type, "key")
         if keys.null_count or not _all_differ(keys, offsets):
             raise _InexactError(path, data.type, declared, ", a map with one key twice or a null for a key")
-        return pa.MapArray.from_arrays(offsets, keys, inner(items, declared.item_type, "value"), target, mask=mask)
+        items = inner(items, declared.item_type, "value")
+        if pt.is_map(target):
+            return pa.MapArray.from_arrays(offsets, keys, items, target, mask=mask)
+        entries = pa.StructArray.from_arrays([keys, items], fields=list(target.value_type))
+        return pa.ListArray.from_arrays(offsets, entries, target, mask=mask)
     if pt.is_fixed_size_list(declared):
         fitting = pc.fill_null(pc.equal(pc.list_value_length(lists), declared.list_size), True)
         if not pc.all(fitting, min_count=0).as_py():
             raise _InexactError(path, data.type, declared, ", a list of another length")
     return pa.ListArray.from_arrays(offsets, inner(values, declared.value_type, "element"), target, mask=mask)
-
-
-def _entries(kind: pa.MapType) -> pa.DataType:
-    return pa.list_(pa.struct([kind.key_field, kind.item_field]))
 
 
 def offsets_of(lists: pa.Array) -> pa.Array:

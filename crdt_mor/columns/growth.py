@@ -65,4 +65,6 @@ def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
     pairs = inner_pairs(batch, declared)
     if pairs is None or not _has_room(declared, batch):
         return False
+    if pt.is_map(batch) and not fits(batch.key_type, declared.key_type):
+        return False
     return all(room is not None and fits(kind, room) for _, kind, room in pairs)

@@ -23,6 +23,10 @@ KINDS: Final[dict[int | str, Kind]] = {}
 
 AS_NUMBER: Final = "cast to an integer, in the column's unit"
 _APART: Final = "cast one side"
+_OF_INTERVAL: Final = (
+    "a month has no fixed length: cast to pa.duration, or write months, days and time in a column each"
+)
+_OF_VOID: Final = "no value says which type this is: cast the column to its later type, or drop it"
 
 
 class Kind:
@@ -132,8 +136,8 @@ class Kind:
     def require_ordered(self, stored: pa.DataType, column: str) -> None:
         if not self.is_ordered:
             raise InvalidInputError(
-                "an ordering column must be a number, a string, a bool, a date, a timestamp or a time of day. "
-                f"column={column} type={stored}"
+                "an ordering column must be a number, a string, a bool, a date, a timestamp, a time of day or a "
+                f"duration. column={column} type={stored}"
             )
 
     # --- values as text -----------------------------------------------------------------------------------------------
@@ -230,9 +234,9 @@ class _Unknown(Kind):
         if isinstance(kind, pa.BaseExtensionType):
             is_text = isinstance(kind, pa.UuidType)
             return self.way_out(kind) if is_text else f"cast to its storage type, {kind.storage_type}"
-        if pt.is_duration(kind):
-            return "cast to int64, and note the unit in the column's name or comment"
-        return "give the column a type" if pt.is_null(kind) else f"cast to a type in {page('types')}"
+        if pt.is_interval(kind):
+            return self.way_out(kind)
+        return _OF_VOID if pt.is_null(kind) else f"cast to a type in {page('types')}"
 
     def in_csv(self, kind: pa.DataType) -> pa.DataType:
         return pa.string() if pt.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) else kind
@@ -245,10 +249,19 @@ class _Unknown(Kind):
             data = kind_of(kind.storage_type).from_reader(data, kind.storage_type)
         return super().from_reader(data, kind)
 
+    def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
+        if pt.is_struct(kind) and pt.is_struct(other):
+            return "a struct without fields never gets any: add another column"
+        if pt.is_map(kind) and pt.is_map(other):
+            return "the keys of a map keep their type: cast the data's"
+        return ""
+
     def way_out(self, kind: pa.DataType) -> str:
         if isinstance(kind, pa.UuidType):
             return f"cast to text, or to bytes, {kind.storage_type}"
-        return AS_NUMBER if pt.is_duration(kind) else super().way_out(kind)
+        if pt.is_interval(kind):
+            return _OF_INTERVAL
+        return super().way_out(kind)
 
 
 def unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchError:

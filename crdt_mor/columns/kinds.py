@@ -14,12 +14,14 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.kind import KINDS, UNKNOWN, Json, Kind, Values, apart, fits, join, kind_of, type_id, unsupported
+from crdt_mor.columns.kinds_durations import Durations
 from crdt_mor.columns.kinds_numbers import Booleans, Decimals, Floats, Integers, decimal_bytes, whole
 from crdt_mor.columns.kinds_texts import Bytes, Texts
 from crdt_mor.columns.kinds_times import Dates, TimesOfDay, Timestamps
 
 FAMILIES: Final[Sequence[Kind]] = (
-    Booleans(), Integers(), Floats(), Texts(), Bytes(), Dates(), TimesOfDay(), Timestamps(), Decimals(),
+    Booleans(), Integers(), Floats(), Texts(), Bytes(), Dates(), TimesOfDay(), Timestamps(), Durations(),
+    Decimals(),
 )  # fmt: skip
 """All families, in the order of docs/types.md."""
 

@@ -19,7 +19,7 @@ TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIME: Final = pa.time64("us")
 """The declared type of a time of day, stored as microseconds since midnight."""
 
-_UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 """A time zone given as an offset from UTC."""
 
@@ -86,7 +86,7 @@ class TimesOfDay(Kind):
         return left if left == right else TIME
 
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
-        return _UNITS[batch.unit] <= _UNITS[declared.unit]
+        return UNITS[batch.unit] <= UNITS[declared.unit]
 
     def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
         return [declared, TIME, target]
@@ -108,7 +108,7 @@ class TimesOfDay(Kind):
 
 class Timestamps(Kind):
     samples = (
-        *map(pa.timestamp, _UNITS), pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), TIMESTAMP,
+        *map(pa.timestamp, UNITS), pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), TIMESTAMP,
         pa.timestamp("ns", "Europe/Berlin"),
     )  # fmt: skip
     stored_as = TIMESTAMP
@@ -154,7 +154,7 @@ class Timestamps(Kind):
         return "the zone of times without one would be a guess: add the zone to the data, or drop it"
 
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
-        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+        return (batch.tz is None) == (declared.tz is None) and UNITS[batch.unit] <= UNITS[declared.unit]
 
     def fits_other(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         return pt.is_date(batch) and declared.tz is None

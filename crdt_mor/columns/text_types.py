@@ -61,7 +61,7 @@ def csv_type(kind: pa.DataType) -> pa.DataType:
 def json_type(kind: pa.DataType) -> pa.DataType:
     """Return the type for Arrow's JSON reader. A map becomes a list of entries, bytes become text."""
     if pt.is_map(kind):
-        return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(kind.item_type))]))
+        return pa.list_(pa.struct([("key", json_type(kind.key_type)), ("value", json_type(kind.item_type))]))
     if pt.is_struct(kind):
         return pa.struct([inner.with_type(json_type(inner.type)) for inner in kind])
     if is_list(kind):

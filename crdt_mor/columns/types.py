@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -20,8 +21,11 @@ from crdt_mor.columns.fields import check_fields, is_stored_name, stored_fields
 from crdt_mor.columns.kinds import UNKNOWN, kind_of, type_named, unsupported
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
-_KEYS = {pa.string(), pa.large_string(), pa.string_view()}
+_TEXTS = {pa.string(), pa.large_string(), pa.string_view()}
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_NOTHING: Final = pa.field("_empty", pa.bool_())
+"""The field of a struct without fields in files, always null: Parquet has no such structs."""
+
 _NARROW = {**_VIEWS, pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -61,6 +65,26 @@ def inner_pairs(kind: pa.DataType, other: pa.DataType) -> list[tuple[str, pa.Dat
     return [("element", kind.value_type, other.value_type)] if is_list(kind) and is_list(other) else None
 
 
+def entries_of(kind: pa.MapType) -> pa.DataType:
+    return pa.list_(pa.field("element", pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+
+
+def as_in_files(kind: pa.DataType) -> pa.DataType:
+    """Return a nested type with the parts that files contain.
+
+    A map with other keys than text is a list of entries, because Avro's maps have text keys.
+    """
+    if pt.is_map(kind) and kind.key_type not in _TEXTS:
+        return entries_of(kind)
+    return pa.struct([_NOTHING]) if pt.is_struct(kind) and not kind.num_fields else kind
+
+
+def has_other_parts(kind: pa.DataType) -> bool:
+    """Return True if files contain other parts of the type, or of a type inside it, so that Arrow has no cast."""
+    inner = (kind.field(index).type for index in range(kind.num_fields))
+    return bool(as_in_files(kind) != kind or any(map(has_other_parts, inner)))
+
+
 def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     """Return the type that reads will return for `kind`; raise `SchemaMismatchError` if it cannot be stored.
 
@@ -78,9 +102,10 @@ def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     if pt.is_struct(kind):
         return _declared_struct(kind, column)
     if pt.is_map(kind):
-        if kind.key_type not in _KEYS:
-            raise unsupported(kind, column, "Avro maps have string keys: use a list of structs")
-        return pa.map_(kind.key_type, pa.field("value", _inner(kind.item_type, column)), keys_sorted=kind.keys_sorted)
+        key, item = _inner(kind.key_type, column), pa.field("value", _inner(kind.item_type, column))
+        if pt.is_nested(key):
+            raise unsupported(kind, column, "a map's key has no inner types: use a list of structs")
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     return kind_of(kind).declared(kind, column)
 
 
@@ -90,10 +115,7 @@ def _inner(kind: pa.DataType, column: str) -> pa.DataType:
 
 
 def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
-    names = [field.name for field in kind]
-    if not names:
-        raise unsupported(kind, column, "a struct needs at least one field")
-    check_fields(names, column)
+    check_fields([field.name for field in kind], column)
     return pa.struct([pa.field(field.name, _inner(field.type, f"{column}.{field.name}")) for field in kind])
 
 
@@ -162,10 +184,10 @@ def combined(
 ) -> pa.DataType | None:
     """Join the inner types of `kind` with those of `other`, and append the fields that only the other struct has.
 
-    None if the two are not both structs, maps or lists.
+    None if the two are not both structs, maps or lists, or only one struct has fields.
     """
     pairs = inner_pairs(kind, other)
-    if pairs is None:
+    if pairs is None or (pt.is_struct(kind) and bool(kind.num_fields) != bool(other.num_fields)):
         return None
     joined = iter([mine if its is None else join(name, mine, its) for name, mine, its in pairs])
     found = with_inner(kind, lambda field: field.with_type(next(joined)))
@@ -179,6 +201,7 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
         return leaf.stored(kind, column)
     if pt.is_dictionary(kind):
         return stored_type(kind.value_type, column)
+    kind = as_in_files(kind)
     if is_list(kind):
         return pa.list_(pa.field("element", stored_type(kind.value_type, column)))
     if pt.is_struct(kind):
@@ -215,7 +238,11 @@ def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataT
     if is_list(left) and is_list(right):
         return pa.list_(pa.field("element", join_types(left.value_type, right.value_type, f"{column}.element")))
     if pt.is_map(left) and pt.is_map(right):
-        key = left.key_type if left.key_type == right.key_type else pa.string()
+        key = left.key_type
+        if key != right.key_type:
+            if not _TEXTS.issuperset((key, right.key_type)):
+                return None
+            key = pa.string()
         return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, f"{column}.value")))
     return combined(left, right, lambda name, mine, its: join_types(mine, its, f"{column}.{name}"))
 

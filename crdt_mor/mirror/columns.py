@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from crdt_mor.columns.fields import stored_field
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.columns.types import is_list, values_of
+from crdt_mor.columns.types import as_in_files, is_list, values_of
 from crdt_mor.model.field_ids import FieldIds, Path, field_ids, with_field_ids
 from crdt_mor.model.timeline import Timeline
 
@@ -64,7 +64,7 @@ def stored_schema(columns: Sequence[MirrorColumn]) -> pa.Schema:
 def _column(ids: FieldIds, path: Path, shown: str, declared: pa.DataType, stored: pa.DataType) -> MirrorColumn:
     inner = [
         _column(ids, (*path, name), seen, there, kept)
-        for name, seen, there, kept in _inside(values_of(declared), stored)
+        for name, seen, there, kept in _inside(as_in_files(values_of(declared)), stored)
     ]
     return MirrorColumn(ids[path], shown, path[-1], stored, tuple(inner))
 

@@ -1,8 +1,9 @@
 """Convert Arrow types and batches of a table to Spark's, and back.
 
 Spark has fewer types. It reads an unsigned integer as the next wider signed one, a dictionary as its values, each kind
-of list as an array, and a time of day as microseconds since midnight. A time without a zone is a `timestamp_ntz`. A
-time with a zone is a `timestamp`, the same moment in every session's time zone.
+of list as an array, a duration as an interval of days to seconds, and a time of day as microseconds since midnight. A
+time without a zone is a `timestamp_ntz`. A time with a zone is a `timestamp`, the same moment in every session's time
+zone.
 
 Fields inside a column are nullable, whatever a table or frame declares: a null struct contains nulls in NOT NULL
 fields, in both systems.
@@ -28,6 +29,7 @@ _SCALARS: dict[pa.DataType, st.DataType] = {
     **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), st.StringType()),
     **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), st.BinaryType()),
     **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
+    **dict.fromkeys(map(pa.duration, ("s", "ms", "us", "ns")), st.DayTimeIntervalType()),
 }  # fmt: skip
 
 NEVER_NULL = "crdt_mor.key"
@@ -94,8 +96,10 @@ _OPAQUE = {
     "VariantType": "a text with to_json",
     "GeometryType": "binary with st_asbinary",
     "GeographyType": "binary with st_asbinary",
-    "YearMonthIntervalType": "a number of months",
-    "CalendarIntervalType": "numbers of its months, days and microseconds, in a column each",
+    "YearMonthIntervalType": "a number of months, cast(cast(c AS interval month) AS int): Spark returns no such "
+    "interval from a data source in Python",
+    "CalendarIntervalType": "an interval of days to seconds, or numbers of its months, days and microseconds, in a "
+    "column each: Spark lets no data source hold it",
 }
 """Spark types without an Arrow type, by class (older releases lack some), and a substitute.
 
@@ -139,7 +143,8 @@ def _type_with_times(written: pa.DataType, kind: pa.DataType) -> pa.DataType:
         kinds = {field.name: field.type for field in kind}
         return pa.struct([_with_times(field, kinds.get(field.name)) for field in written])
     if pt.is_map(written) and pt.is_map(kind):
-        return pa.map_(written.key_type, _with_times(written.item_field, kind.item_type))
+        key = _type_with_times(written.key_type, kind.key_type)
+        return pa.map_(key, _with_times(written.item_field, kind.item_type))
     if pt.is_list(written) and isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
         return pa.list_(_with_times(written.value_field, kind.value_type))
     return written

@@ -40,7 +40,7 @@ def _values(kind: pa.DataType) -> pa.Array:
         top = (2**63 - 1) // per_us
         top = top // 1000 * 1000 if kind.unit == "ns" else top
         return temporal([None, -top, top], kind)
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and kind.num_fields:
         stamps = _values(pa.timestamp("ms"))
         return pa.StructArray.from_arrays(
             [pa.array([None, -(2**15), 2**15 - 1], pa.int16()), stamps],

@@ -113,7 +113,7 @@ def test_it_names_each_law_in_a_line_and_the_kind_that_would_do() -> None:
         (unlawful.LastFirst, "merge([0, 1]) is 0, the fold of join is 1"),
         (unlawful.UnaggregatedMax, "merge returns List(Int64) for a key, not one Int64"),
         (unlawful.CountingMax, "merge([0, merge([0, 1])]) is 1, merge([0, 0, 1]) is 0"),
-        (unlawful.Narrow, "a state is duration[us]: Hudi tables cannot store this type"),
+        (unlawful.Narrow, "a state is duration[us], but files store int64: declare that type"),
         (unlawful.Unlifted, "lift(0) is of type Int64, not String"),
         (unlawful.Unvalued, "value(0) is of type String, not Int64"),
         (unlawful.ColumnMax, "depends on the rows beside it"),

@@ -16,7 +16,10 @@ from crdt_mor.columns.kinds import FAMILIES
 from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, mirrored
 from tests.mirror.shapes import scanned
 
-KINDS: Final = [sample for family in FAMILIES for sample in family.samples]
+KINDS: Final = [
+    *(sample for family in FAMILIES for sample in family.samples),
+    pa.struct([]),
+]
 
 
 def limits(kind: pa.DataType) -> list[Any]:
@@ -34,7 +37,7 @@ def limits(kind: pa.DataType) -> list[Any]:
     if pt.is_struct(kind):
         return [{field.name: limits(field.type)[0] for field in kind}, dict.fromkeys(field.name for field in kind)]
     if pt.is_map(kind):
-        return [[("k", limits(kind.item_type)[0])], []]
+        return [[(limits(kind.key_type)[-1], limits(kind.item_type)[0])], []]
     if pt.is_fixed_size_list(kind):
         return [[1, 2], [3, None]]
     return [[limits(kind.value_type)[0], None], []] if hasattr(kind, "value_type") else _plain_limits(kind)
@@ -47,6 +50,8 @@ def _plain_limits(kind: pa.DataType) -> list[Any]:
         return [1.5, float("-inf")]
     if pt.is_time(kind):
         return [dt.time(0), dt.time(23, 59, 59)]
+    if pt.is_duration(kind):
+        return [dt.timedelta(-100_000), dt.timedelta(1, 1)]
     if pt.is_date(kind):
         return [dt.date(1, 1, 1), dt.date(9999, 12, 31)] if kind == pa.date32() else [dt.date(1970, 1, 2), dt.date.max]
     if pt.is_fixed_size_binary(kind):

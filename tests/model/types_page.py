@@ -45,6 +45,9 @@ def limits(kind: pa.DataType) -> list[object]:
         return [-top, top, float("inf"), -0.0]
     if ty.is_time(kind):
         return [dt.time(), dt.time(23, 59, 59, {"s": 0, "ms": 999_000}.get(kind.unit, 999_999))]
+    if ty.is_duration(kind):
+        day = dt.timedelta(1)
+        return [-day * 100_000, day * 100_000 + dt.timedelta(0, 1, 0 if kind.unit == "s" else 1000)]
     if ty.is_decimal(kind):
         most = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
         return [most.copy_negate(), most]
@@ -53,7 +56,10 @@ def limits(kind: pa.DataType) -> list[object]:
     if ty.is_dictionary(kind):
         return limits(kind.value_type)
     if ty.is_map(kind):
-        return [[], [("", None), *((str(i), v) for i, v in enumerate(limits(kind.item_type)))]]
+        keys = ["", *map(str, range(9))] if ty.is_string(kind.key_type) else limits(kind.key_type)
+        return [[], [*zip(keys, [None, *limits(kind.item_type)], strict=False)]]
+    if kind == pa.struct([]):
+        return [{}]
     if ty.is_struct(kind):
         return [{f.name: None for f in kind}, {f.name: limits(f.type)[-1] for f in kind}]
     if ty.is_fixed_size_list(kind):

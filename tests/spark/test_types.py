@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,8 @@ def values_of(kind: pa.DataType) -> list[Any]:
     if pa.types.is_struct(kind):
         return [{field.name: values_of(field.type)[i] for field in kind} for i in (0, 2)] + [None]
     if pa.types.is_map(kind):
-        return [[], [("k", values_of(kind.item_type)[0]), ("l", None)], None]
+        keys = ["k", "l"] if pa.types.is_string(kind.key_type) else values_of(kind.key_type)[:2]
+        return [[], [(keys[0], values_of(kind.item_type)[0]), (keys[1], None)], None]
     if pa.types.is_integer(kind):
         top = 2 ** (kind.bit_width - (not pa.types.is_unsigned_integer(kind)))
         return [0 if pa.types.is_unsigned_integer(kind) else -top, top - 1, None]
@@ -59,6 +60,8 @@ def values_of(kind: pa.DataType) -> list[Any]:
         return [datetime(1900, 1, 1, tzinfo=zone), last, datetime(2026, 3, 8, 2, 30, tzinfo=zone), None]
     if pa.types.is_time(kind):
         return [time(), time(23, 59, 59), None]
+    if pa.types.is_duration(kind):
+        return [timedelta(-100_000), timedelta(1, 1, 0 if kind.unit == "s" else 1000), None]
     if pa.types.is_date(kind):
         return [date(1582, 1, 1), date(9999, 12, 31), None]
     if pa.types.is_boolean(kind):
@@ -283,3 +286,60 @@ def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values
     fields = [_as_sent(below, field.type) for below, field in zip(values.flatten(), kind, strict=True)]
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+
+
+SPARKS = {
+    "map<int,string>": "map(1, 'a', 2, null)",
+    "map<date,map<binary,int>>": "map(date'2026-01-31', map(X'00FF', 2))",
+    "array<map<timestamp,struct<x:int>>>": "array(map(timestamp'2026-01-31 10:00:00', named_struct('x', 1)), null)",
+    "map<decimal(2,1),boolean>": "map(1.5BD, true)",
+    "interval day to second": "interval '-1 02:03:04.000005' day to second",
+    "map<string,interval day to second>": "map('a', interval '0 00:00:01' day to second)",
+    "struct<>": "named_struct()",
+    "struct<e:struct<>,l:array<struct<>>>": "named_struct('e', named_struct(), 'l', array(named_struct(), null))",
+}
+"""Types of Spark that Hudi or Parquet lack, and a value."""
+
+
+def test_types_that_hudi_lacks_are_written_and_read(spark: SparkSession, fast_path: Path) -> None:
+    from crdt_mor.readers.spark import create, merge, upsert
+
+    names = [f"c{number}" for number in range(len(SPARKS))]
+    values = ", ".join(f"{value} AS {name}" for name, value in zip(names, SPARKS.values(), strict=True))
+    nulls = ", ".join(f"null AS {name}" for name in names)
+    frame = spark.sql(f"SELECT 1 AS id, {values} UNION ALL SELECT 2, {nulls}")
+    table = create(frame, str(fast_path / "t"), key="id", buckets=1)
+    frame.write.format("crdt_mor").mode("append").save(table.uri)
+    upsert(read(spark, table.uri).selectExpr("id + 2 AS id", *names), table.uri)
+    merge(spark, table.uri, frame.selectExpr("id + 4 AS id", *names), on="id").when_not_matched_insert_all().execute()
+    wanted = [*map(repr, frame.drop("id").orderBy("id").collect())] * 3
+    for _ in range(2):  # in logs, then in a base file
+        found = read(spark, table.uri)
+        assert [field.dataType.simpleString() for field in found.schema][1:] == [*SPARKS]
+        assert [*map(repr, found.orderBy("id").drop("id").collect())] == wanted
+        table.maintenance.compact()
+    assert read(spark, table.uri).selectExpr("c0[1]", "c4 < interval '0' day").orderBy("id").first() == ("a", True)
+    assert table.verify().findings == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("interval '1-2' year to month", r"cast\(cast\(c AS interval month\) AS int\): Spark returns no such interval"),
+        ("make_interval(1)", "Spark lets no data source hold it"),
+        ("null", "no value says which type this is: cast the column to its later type, or drop it"),
+        ("named_struct('a', null)", r"no value says which type this is.*column=c\.a"),
+        ("array()", r"cast the column, as to array<string>"),
+        ("map(named_struct('a', 1), 2)", "a map's key has no inner types: use a list of structs"),
+    ],
+)
+def test_types_that_no_table_holds_are_refused_with_the_way_out(spark: SparkSession, value: str, said: str) -> None:
+    from crdt_mor.readers.spark import create
+
+    with pytest.raises(SchemaMismatchError, match=said):
+        create(spark.sql(f"SELECT 1 AS id, {value} AS c").schema, "/nowhere", key="id")
+
+
+def test_month_of_an_interval_is_the_number_that_the_refusal_names(spark: SparkSession) -> None:
+    found = spark.sql("SELECT cast(cast(interval '-1-2' year to month AS interval month) AS int)").first()
+    assert found == (-14,)

@@ -67,8 +67,8 @@ WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], st
     "types that do not join": (lambda t: t.upsert(replaced("n", ["x", "y"]), schema_mode="merge"),
                                SchemaMismatchError, r"n\b.*int64"),
     "a new column of a type that cannot be stored": (
-        lambda t: t.upsert(GOOD.append_column("d", pa.array([1, 2], pa.duration("s"))), schema_mode="merge"),
-        (SchemaMismatchError, UnsupportedFeatureError, InvalidInputError), r"\bd\b.*duration|duration.*\bd\b"),
+        lambda t: t.upsert(GOOD.append_column("d", pa.nulls(2, pa.month_day_nano_interval())), schema_mode="merge"),
+        SchemaMismatchError, r"\bd\b.*month_day_nano"),
     "an unknown schema mode": (lambda t: t.upsert(GOOD, schema_mode="grow"),  # type: ignore[arg-type]
                                InvalidInputError, "'grow'"),
     "a lazy frame that cannot be computed": (
@@ -182,8 +182,8 @@ CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no buckets": ({"buckets": 0}, InvalidInputError, "buckets=0"),
     "a reserved name": ({"schema": pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])}, InvalidInputError,
                         "_hoodie_x"),
-    "a type that cannot be stored": ({"schema": pa.schema([("id", pa.string()), ("t", pa.duration("s"))])}, Exception,
-                                     "t.*duration"),
+    "a type that cannot be stored": ({"schema": pa.schema([("id", pa.string()), ("t", pa.null())])}, Exception,
+                                     "column=t type=null"),
 }  # fmt: skip
 
 

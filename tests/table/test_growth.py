@@ -204,7 +204,7 @@ IN_COLUMNS: dict[str, tuple[dict[str, Any], pa.Table]] = {
     "no partition column": (PARTITIONED, without("region")),
     "no partition column in a partial update": ({**PARTITIONED, "merge": PartialUpdate()}, without("region")),
     "no ordering column": (ORDERED, without("n")),
-    "a type that cannot be stored": ({}, plus("d", pa.duration("s"))),
+    "a type that cannot be stored": ({}, plus("d", pa.month_day_nano_interval())),
     "a field whose name nobody can see": ({}, plus("d", pa.struct([("\n", pa.int8())]))),
     "a name of Hudi's": ({}, plus("_Hoodie_x", pa.int8())),
     "a column twice": ({}, GOOD.append_column("n", pa.array([1, 2]))),

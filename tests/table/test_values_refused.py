@@ -226,6 +226,7 @@ def test_what_lift_raises_refuses_the_write(simulated: Simulated) -> None:
 
 UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
 SPANS = pa.array([1], pa.duration("us"))
+MONTHS = pa.array([None], pa.month_day_nano_interval())
 AT = pa.array([None], pa.time64("us"))
 
 
@@ -240,7 +241,7 @@ AT = pa.array([None], pa.time64("us"))
         ("note", UUIDS, r"cast to text, or to bytes, fixed_size_binary\[16\]"),
         ("bytes", UUIDS, r"cast to text, or to bytes, fixed_size_binary\[16\]"),
         ("new", UUIDS, r"Hudi tables cannot store this type: cast to text, or to bytes"),
-        ("new", SPANS, "Hudi tables cannot store this type: cast to int64, and note"),
+        ("new", MONTHS, "a month has no fixed length: cast to pa.duration, or write"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.isalnum() else "",
 )

@@ -1,4 +1,4 @@
-"""A new column type is one object: a family of durations goes through the whole engine from a test."""
+"""Durations through the whole engine: their family, `columns/kinds_durations.py`, is all that knows them."""
 
 from __future__ import annotations
 
@@ -9,60 +9,18 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.columns.kinds import KINDS, OF_CLASS, Kind, Values, type_id
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.types import join_types
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.store import MemoryStore
 
 MICROSECONDS = pa.duration("us")
 S, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-
-
-class Durations(Kind):
-    """Durations, stored as microseconds; in JSON `1500us`."""
-
-    samples = (pa.duration("s"), pa.duration("ms"), MICROSECONDS)
-    stored_as = pa.int64()
-    mixes = False
-    python = timedelta
-
-    def inner(self, kind: pa.DataType) -> pa.DataType:
-        return MICROSECONDS
-
-    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-        return left if left == right else MICROSECONDS
-
-    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-        return [declared, MICROSECONDS, target]
-
-    def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-        return stored.cast(MICROSECONDS).cast(declared)
-
-    def may_be_key(self, kind: pa.DataType) -> bool:
-        return True
-
-    def in_json(self, kind: pa.DataType) -> pa.DataType:
-        return pa.string()
-
-    def to_json(self, value: Any) -> str:
-        return f"{value // timedelta(microseconds=1)}us"
-
-    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
-        return self.shown(pc.replace_substring_regex(texts, "us$", "").cast(pa.int64()), kind)
-
-
-@pytest.fixture(autouse=True)
-def durations(monkeypatch: pytest.MonkeyPatch) -> None:
-    family = Durations()
-    for sample in family.samples:
-        monkeypatch.setitem(KINDS, type_id(sample), family)
-    monkeypatch.setitem(OF_CLASS, timedelta, family)
 
 
 def made(**settings: Any) -> mor.Table:
@@ -85,7 +43,7 @@ def seen(table: mor.Table, filter: Any = None) -> dict[int, timedelta | None]:
     return dict(zip(found["id"].to_pylist(), found["took"].to_pylist(), strict=True))
 
 
-def test_new_type_in_logs_and_base_file_is_read_as_declared() -> None:
+def test_duration_in_logs_and_base_file_is_read_as_declared() -> None:
     table = made()
     table.upsert(rows((2, 3 * S, [MINUTE]), (3, None, None)))
     before = table.to_arrow().sort_by("id")
@@ -98,20 +56,20 @@ def test_new_type_in_logs_and_base_file_is_read_as_declared() -> None:
     assert table.verify().findings == ()
 
 
-def test_new_type_in_json_is_read_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_duration_in_json_is_read_as_it_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = made()
     render.lines(table.to_arrow().sort_by("id").to_pylist())
     printed = capsys.readouterr().out
     assert [json.loads(line) for line in printed.splitlines()] == [
-        {"id": 1, "took": "1000000us", "laps": ["1000000us", None]}, {"id": 2, "took": "2000000us", "laps": []}
+        {"id": 1, "took": "PT1S", "laps": ["PT1S", None]}, {"id": 2, "took": "PT2S", "laps": []}
     ]  # fmt: skip
-    (tmp_path / "rows.jsonl").write_text(printed.replace("2000000us", "60000000us"))
+    (tmp_path / "rows.jsonl").write_text(printed.replace("PT2S", "PT1M"))
     table.upsert(mor.read_files(tmp_path / "rows.jsonl", schema=table.schema))
     assert seen(table) == {1: S, 2: MINUTE}
     assert table.to_arrow().sort_by("id")["laps"].to_pylist() == [[S, None], []]
 
 
-def test_new_type_is_updated_and_filtered_by_sql() -> None:
+def test_duration_is_updated_and_filtered_by_sql() -> None:
     table = made()
     table.update({"took": "took + took"}, where="took > INTERVAL '1 second'")
     assert seen(table) == {1: S, 2: 4 * S}
@@ -122,7 +80,7 @@ def test_new_type_is_updated_and_filtered_by_sql() -> None:
         table.maintenance.compact()
 
 
-def test_new_type_in_a_base_file_has_statistics_of_its_stored_value(tmp_path: Path) -> None:
+def test_duration_in_a_base_file_has_statistics_of_its_stored_value(tmp_path: Path) -> None:
     table = mor.Table.create(tmp_path / "t", made().schema, key="id", buckets=1)
     table.upsert(rows((1, S, None), (2, 2 * S, None)))
     table.maintenance.compact()
@@ -134,18 +92,46 @@ def test_new_type_in_a_base_file_has_statistics_of_its_stored_value(tmp_path: Pa
     assert seen(table, pl.col("took") > S) == {2: 2 * S}
 
 
-def test_new_type_as_a_key_has_the_text_of_its_stored_value() -> None:
-    table = made(key="took")
-    table.upsert(rows((5, S, None)))
-    before = table.version
-    table.delete(keys=[2 * S])
-    assert seen(table) == {5: S}
-    assert table.scan(meta=True).to_arrow()["_hoodie_record_key"].to_pylist() == ["1000000"]
-    gone = table.changes(since=before).to_arrow().filter(pc.field("_change_type") == "delete")
-    assert gone["took"].to_pylist() == [2 * S]
+def test_duration_is_no_key_and_orders_rows() -> None:
+    with pytest.raises(mor.InvalidInputError, match="column=took"):
+        made(key="took")
+    table = made(ordering="took")
+    table.upsert(rows((1, 3 * S, None), (2, S, None)))
+    assert seen(table) == {1: 3 * S, 2: 2 * S}
+    table.delete(rows((1, 2 * S, None), (2, 2 * S, None)))
+    assert seen(table) == {1: 3 * S}
 
 
-def test_new_type_with_another_type_does_not_widen() -> None:
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (timedelta(), "PT0S"),
+        (timedelta(3), "P3DT0S"),
+        (timedelta(1, 3, 50), "P1DT3.00005S"),
+        (-timedelta(0, 0, 1), "-PT0.000001S"),
+        (timedelta(microseconds=-(2**63)), "-P106751991DT14454.775808S"),
+    ],
+)
+def test_duration_as_text_is_iso_8601(value: timedelta, text: str) -> None:
+    family = kind_of(MICROSECONDS)
+    assert family.to_json(value) == text
+    assert family.from_texts(pa.chunked_array([[text, None]]), MICROSECONDS).to_pylist() == [value, None]
+
+
+def test_duration_in_csv_is_read_as_iso_8601(tmp_path: Path) -> None:
+    table = made()
+    flat = mor.Table.create(
+        "flat", table.schema.remove(2), key="id", buckets=1, opening=mor.Opening(store=MemoryStore())
+    )
+    (tmp_path / "rows.csv").write_text("id,took\n1,P1DT2H3M4.5S\n2,-PT1M\n3,\n")
+    flat.upsert(mor.read_files(tmp_path / "rows.csv", schema=flat.schema))
+    assert seen(flat) == {1: timedelta(1, 7384, 500_000), 2: -MINUTE, 3: None}
+    (tmp_path / "rows.csv").write_text("id,took\n1,P1Y\n")
+    with pytest.raises(mor.InvalidInputError, match=r"took.*not a duration"):
+        flat.upsert(mor.read_files(tmp_path / "rows.csv", schema=flat.schema))
+
+
+def test_duration_with_another_type_does_not_widen() -> None:
     table = made()
     for other in (pa.array([7], pa.int64()), pa.array(["7"]), pa.array([7], pa.time64("us"))):
         with pytest.raises(SchemaMismatchError, match=r"took"):
