@@ -20,6 +20,7 @@ from crdt_mor.api.merge_into import (
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.transaction import merged_in
 from crdt_mor.api.update_parts import DistributedStatement, PartDone, commit_in_parts, executed
+from crdt_mor.columns.texts import no_rows
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -122,7 +123,7 @@ def merge_in_parts(
 
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
-        computed(merge_rows(plan, named), lambda _: named.schema.declared.empty_table())
+        computed(merge_rows(plan, named), lambda _: no_rows(named.schema.declared))
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
         spread = spreading.Spread.of(plan, view.shown, session.config, view.names, parts_max)

@@ -27,6 +27,7 @@ from crdt_mor.api.statements import (
 from crdt_mor.api.transaction import Commit, Transaction, merged_in
 from crdt_mor.api.write_input import reading_rows
 from crdt_mor.columns.arrow_input import bytes_of
+from crdt_mor.columns.texts import no_rows
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
@@ -264,7 +265,7 @@ class TableWrites:
         """
         config, value = self._session.config, self._session.known_tail()
         parts_max = require_parts(parts, execute_parts)
-        rows = cast(Data, source) if execute_parts is None else read_schema(source).empty_table()
+        rows = cast(Data, source) if execute_parts is None else no_rows(read_schema(source))
         run = partial(self._merge, token, commit_info, milliseconds("wait", wait), parts_max, execute_parts)
         return merge_of(rows, on, (source_alias, target_alias), config, value, run)
 
@@ -301,7 +302,7 @@ class TableWrites:
         if execute_parts is None:
             plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
         else:
-            rows = plain_source(read_schema(cast(SchemaLike, keys)).empty_table())
+            rows = plain_source(no_rows(read_schema(cast(SchemaLike, keys))))
             plan = move_plan(rows, partition, config, schema)
             require_columns(plan)
         return self._merge(token, commit_info, milliseconds("wait", wait), parts_max, execute_parts, plan)

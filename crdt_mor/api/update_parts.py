@@ -18,6 +18,7 @@ from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_token_form
 from crdt_mor.api.transaction import Commit
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import no_rows
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -119,7 +120,7 @@ def change_in_parts(
         if statement.where is not None:
             checked(statement.where, schema)
         change = statement.change(schema, config)
-        change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
+        change.add(no_rows(schema.select(change.columns(schema, config, named.rules)).declared), named)
 
     def reads(begun: Timeline) -> Reads:
         config, schema = shown_table(session.config, begun)

@@ -8,16 +8,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 import crdt_mor as mor
 from crdt_mor.model.numbers import whole_number
-from crdt_mor.model.partition_functions import PartitionFunction, parsed, renamed
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
+
+if TYPE_CHECKING:
+    from crdt_mor.model.partition_functions import PartitionFunction
 
 _PARTIAL = re.compile(r"partial_update(/1)?(\?(nulls=(?P<nulls>value|keep))?&?(unavailable=(?P<unavailable>.+))?)?")
 
@@ -38,6 +40,8 @@ def split_names(text: str | None) -> list[str] | None:
 
 def partition_by(text: str | None) -> list[str | PartitionFunction] | None:
     """Split `region, bucket(id, 16)` into columns and functions. Names may be in double quotes."""
+    from crdt_mor.model.partition_functions import parsed, renamed  # with pyarrow, which help does without
+
     if text is None:
         return None
     levels = (level for match in _LEVELS.finditer(text) if (level := match[1].strip()))

@@ -23,15 +23,15 @@ from crdt_mor.ground.late_imports import Late
 if TYPE_CHECKING:
     import prometheus_client
     from prometheus_client import core
+
+    _Found = Mapping[str, mor.results.Metrics | None]
+    """By table; None if unreadable."""
 else:
     prometheus_client = Late("prometheus_client")
     core = Late("prometheus_client.core")
 
 PATIENCE_MS: Final = 8_000
 """Prometheus waits ten seconds for a scrape."""
-
-_Found = Mapping[str, mor.results.Metrics | None]
-"""By table; None if unreadable."""
 
 Listen = Annotated[
     str | None,

@@ -13,7 +13,6 @@ from crdt_mor.cli.options import AsOf, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
 from crdt_mor.ground.late_imports import pl
-from crdt_mor.merge.kernel import to_arrow
 
 _COMMENTS: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _READS: Final = ("select", "with", "from", "explain", "(")
@@ -37,6 +36,8 @@ def sql(
 
     Example: crdt-mor sql events "select note, sum(views) from events group by note"
     """
+    from crdt_mor.merge.kernel import to_arrow
+
     form = checked_format(format, output)
     if not _COMMENTS.sub("", query).strip().lower().startswith(_READS):
         raise mor.InvalidInputError(

@@ -1,6 +1,7 @@
-"""Build Arrow arrays and scalars of text and numbers from bytes, and find lines of JSON text.
+"""Build Arrow arrays, scalars and empty tables without pandas, and find lines of JSON text.
 
-`pyarrow.array` and `pyarrow.scalar` import pandas if it is installed, which takes as long as the rest of a small write.
+`pyarrow.array`, `pyarrow.scalar`, `Schema.empty_table` and `Array.to_numpy` import pandas if it is installed, which
+takes as long as a small write.
 """
 
 from __future__ import annotations
@@ -18,9 +19,16 @@ _LINE_END, _RETURN, _OBJECT, _OBJECT_END, _LIST = b"\n\r{}["
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    encoded = [value.encode() for value in values]
-    ends = np.array([0, *accumulate(map(len, encoded))], np.int32)
-    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+    return _of_bytes([value.encode() for value in values], pa.string(), np.int32)
+
+
+def binaries(values: Sequence[bytes]) -> pa.Array:
+    return _of_bytes(values, pa.large_binary(), np.int64)
+
+
+def _of_bytes(values: Sequence[bytes], kind: pa.DataType, offset: type[np.integer[Any]]) -> pa.Array:
+    ends = np.array([0, *accumulate(map(len, values))], offset)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
 
 
 @lru_cache(maxsize=256)
@@ -33,13 +41,27 @@ def _one_text(value: str) -> pa.Array:
     return texts([value])
 
 
+def binary_scalar(value: bytes) -> pa.Scalar:
+    return binaries([value])[0]
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([], schema)
+
+
 def empty_texts(count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
 
 
 def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
-    """Return an Arrow array of the integers, without a copy."""
+    """No copy."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def numbers(values: pa.Array) -> npt.NDArray[Any]:
+    """No copy; any number for a null."""
+    found = np.frombuffer(values.buffers()[1], values.type.to_pandas_dtype())
+    return found[values.offset : values.offset + len(values)]
 
 
 def repeated(value: str, count: int) -> pa.StringArray | pa.DictionaryArray:

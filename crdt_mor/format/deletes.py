@@ -26,6 +26,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from crdt_mor.columns.texts import binary_scalar
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.format.deletes_ordering import (
@@ -67,9 +68,9 @@ def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.A
         columns = (
             length_prefix(keys, b"\x02"),
             keys,
-            pa.scalar(b"\x02" + avro.encode_long(len(path)) + path, pa.large_binary()),
-            pa.scalar(NATURAL, pa.large_binary()) if ordering is None else encoded_ordering(_one_array(ordering)),
-            pa.scalar(b"", pa.large_binary()),
+            binary_scalar(b"\x02" + avro.encode_long(len(path)) + path),
+            binary_scalar(NATURAL) if ordering is None else encoded_ordering(_one_array(ordering)),
+            binary_scalar(b""),
         )
         body = avro.encode_long(len(keys)) + _bytes_of(pc.binary_join_element_wise(*columns))
     body += b"\x00"

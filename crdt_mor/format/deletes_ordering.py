@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from crdt_mor.columns import decimals
+from crdt_mor.columns.texts import binaries, binary_scalar, integers, numbers, text_scalar
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.ground.late_imports import pc
@@ -62,15 +63,15 @@ def as_binary(texts: pa.Array) -> pa.Array:
 
 def length_prefix(values: pa.Array, before: bytes) -> pa.Array:
     """Prefix each value with `before` and its Avro length; each length is encoded once."""
-    lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
-    prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
-    return prefixes.take(pa.array(places))
+    lengths, places = np.unique(numbers(pc.binary_length(values)), return_inverse=True)
+    prefixes = binaries([before + avro.encode_long(int(length)) for length in lengths])
+    return prefixes.take(integers(places))
 
 
 def encoded_ordering(ordering: pa.Array) -> pa.Array:
     type_ = ordering.type
     if pa.types.is_null(type_):
-        return pa.scalar(NATURAL, pa.large_binary())
+        return binary_scalar(NATURAL)
     if pa.types.is_decimal(type_):
         ordering = _wide_decimal(ordering)
     branch = _BRANCH.get(_AS_NUMBER.get(ordering.type, ordering.type))
@@ -81,13 +82,13 @@ def encoded_ordering(ordering: pa.Array) -> pa.Array:
         )
     head = avro.encode_long(branch)
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
-        values = pc.fill_null(ordering, "" if pa.types.is_string(type_) else b"")
+        values = pc.fill_null(ordering, text_scalar("") if pa.types.is_string(type_) else b"")
         values = as_binary(values) if pa.types.is_string(type_) else values.cast(pa.large_binary())
-        empty = pa.scalar(b"", pa.large_binary())
+        empty = binary_scalar(b"")
         tails = pc.binary_join_element_wise(length_prefix(values, head), values, empty)
     else:
         tails = _fixed_tails(ordering, head)
-    null = pa.scalar(b"\x00", pa.large_binary())
+    null = binary_scalar(b"\x00")
     return pc.if_else(ordering.is_null(), null, tails) if ordering.null_count else tails
 
 
@@ -102,23 +103,23 @@ def _wide_decimal(ordering: pa.Array) -> pa.Array:
 
 
 def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
-    """Return numbers as a matrix of bytes, and a mask of the used ones."""
+    """Encode each value; any bytes for a null."""
     type_ = ordering.type
     if pa.types.is_boolean(type_):
-        numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
-        matrix = numbers.astype(np.uint8)[:, None]
+        plain = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
+        matrix = plain.astype(np.uint8)[:, None]
         mask = np.ones_like(matrix, dtype=bool)
     elif pa.types.is_floating(type_):
-        numbers = pc.fill_null(ordering, 0.0).to_numpy()
+        plain = numbers(ordering)
         width = type_.bit_width // 8
-        matrix = np.ascontiguousarray(numbers.astype(f"<f{width}")).view(np.uint8).reshape(-1, width)
+        matrix = np.ascontiguousarray(plain.astype(f"<f{width}")).view(np.uint8).reshape(-1, width)
         mask = np.ones_like(matrix, dtype=bool)
     elif pa.types.is_decimal(type_):
         matrix, mask = _decimal_bytes(ordering)
     else:
         # Dates and times become numbers of their own width first: Arrow casts no date to int64.
-        plain = pa.int32() if type_.bit_width == 32 else pa.int64()
-        matrix, mask = _varints(pc.fill_null(ordering.cast(plain).cast(pa.int64()), 0).to_numpy())
+        width = pa.int32() if type_.bit_width == 32 else pa.int64()
+        matrix, mask = _varints(numbers(ordering.cast(width).cast(pa.int64())))
     heads = np.broadcast_to(np.frombuffer(head, np.uint8), (len(ordering), len(head)))
     matrix = np.hstack((heads, matrix))
     mask = np.hstack((np.ones_like(heads, dtype=bool), mask))

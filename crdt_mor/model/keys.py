@@ -300,7 +300,7 @@ def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
     text = data if data.type == pa.string() else data.cast(pa.string())
     if isinstance(text, pa.ChunkedArray):
-        text = text.combine_chunks()
+        text = text.combine_chunks() if text.num_chunks else empty_texts(0)
         text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
     return text
 

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import texts
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.polars_types import polars_schema
@@ -145,20 +146,24 @@ def _keys(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) ->
 
 def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
     if RECORD_KEY in pins:
-        return pa.array(sorted(pins[RECORD_KEY]), pa.string())
+        return texts(sorted(pins[RECORD_KEY]))
     if not set(key.fields) <= pins.keys():
         return None
     values = [pins[name] if key.composite else pins[name] - {""} for name in key.fields]
     if prod(map(len, values)) > KEYS_MAX:
         return None
     rows = list(product(*values))
-    columns = {name: [row[i] for row in rows] for i, name in enumerate(key.fields)}
+    columns = {name: _column([row[i] for row in rows]) for i, name in enumerate(key.fields)}
     if not rows:
-        return pa.array([], pa.string())
+        return texts([])
     try:
         return key.record_keys(pa.table(columns))
     except (InvalidInputError, UnsupportedFeatureError):
         return None
+
+
+def _column(values: Sequence[Any]) -> pa.Array:
+    return texts(values) if all(isinstance(value, str) for value in values) else pa.array(values)
 
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:

@@ -180,12 +180,9 @@ def _entry_file(session: Session, uri: str, location: str) -> str | None:
 
 def _registered(session: Session, catalog: Catalog, identifier: tuple[str, ...], uri: str) -> Entry | None:
     """Return the new entry; None if another process was first."""
-    from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
+    from pyiceberg.exceptions import TableAlreadyExistsError
 
-    try:
-        catalog.load_namespace_properties(identifier[:-1])
-    except NoSuchNamespaceError:
-        catalog.create_namespace_if_not_exists(identifier[:-1])
+    _make_namespace(catalog, identifier[:-1])
     location = _location(session, catalog, uri)
     file = _entry_file(session, uri, location) if location.endswith(_OWN) else uri
     if file is None:
@@ -195,6 +192,21 @@ def _registered(session: Session, catalog: Catalog, identifier: tuple[str, ...],
     except TableAlreadyExistsError:
         catalog.load_table(identifier)  # raises if the name belongs to a view, for example
         return None
+
+
+def _make_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    try:
+        catalog.load_namespace_properties(namespace)
+    except NoSuchNamespaceError:
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except Exception as error:  # noqa: BLE001  of the database of a SQL catalog, if another process was first
+            try:
+                catalog.load_namespace_properties(namespace)
+            except NoSuchNamespaceError:
+                raise error from None
 
 
 def _metadata_at(entry: Entry, uri: str, location: str) -> Any:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import text_scalar
 from crdt_mor.errors import SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.format.base_file import read_footer
@@ -254,7 +255,7 @@ def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: Tab
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))
             # In tables made by Hudi, deletes have no ordering value: Hudi's readers use their block's instant.
-            times = None if config.merge.hudi_commit_time else pa.repeat(pa.scalar(time), keys.height)
+            times = None if config.merge.hudi_commit_time else pa.repeat(text_scalar(time), keys.height)
             yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), times)
     else:
         ordering = None

@@ -1,13 +1,8 @@
-"""Compact the due file groups of a writer's commit (called by `maintain_inline.py`).
-
-compact_written  compacts all of them
-keep_up          compacts as many as the writer's budget affords, and cleans old history, if one machine writes
-"""
+"""Compact the due file groups of a writer's commit."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
@@ -19,7 +14,6 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.compaction_due import DueGroup, due_compactions
-from crdt_mor.planners.upkeep_budget import RESTS_MAX, TIDY_EVERY_MS, is_written_here, may_tidy
 from crdt_mor.services.compaction_finish import finish
 from crdt_mor.services.maintain import (
     bounded,
@@ -28,38 +22,8 @@ from crdt_mor.services.maintain import (
     open_since,
     schedule_due,
     tell,
-    tidy,
 )
 from crdt_mor.services.maintain_report import Upkeep, due_action
-
-
-def keep_up(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:
-    now_ms = session.environment.now_ms()
-    budget = session.budget
-    has_logs = session.views.slices(value).with_logs()
-    written = [slice_ for slice_ in has_logs if slice_.group in groups]
-    due = due_compactions(value, written, session.config.merge, policies, now_ms)
-    costs = {one.group: budget.cost_ms(one.bytes) for one in due}
-    sizes = {one.group: one.bytes for one in due if costs[one.group] <= budget.credit_ms}
-    tidies = now_ms - budget.tidied_ms >= TIDY_EVERY_MS and may_tidy(value, policies, now_ms)
-    if not (sizes or tidies):
-        most = max((len(slice_.logs) for slice_ in written), default=0)
-        session.budget = budget.resting(costs.values(), (policies.log_files or RESTS_MAX) - most)
-        return
-    if not is_written_here(value, session.environment.process().host):
-        session.budget = budget.resting((), RESTS_MAX)
-        return
-    afforded, size = set[FileGroup](), 0
-    for group, bytes_ in sizes.items():
-        if budget.cost_ms(size + bytes_) <= budget.credit_ms:
-            afforded.add(group)
-            size += bytes_
-    if afforded:
-        compact_written(session, value, afforded, policies)
-        session.budget = session.budget.spent(session.environment.now_ms() - now_ms, size)
-    elif tidies:
-        tidy(session, policies)
-        session.budget = replace(session.budget.spent(session.environment.now_ms() - now_ms), tidied_ms=now_ms)
 
 
 def compact_written(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:

@@ -20,6 +20,7 @@ from typing import Literal
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import no_rows
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.events import job as jobs
 from crdt_mor.events import overwrite as overwriting
@@ -73,7 +74,7 @@ def plan(
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
-        none = RowsStatement(operation, schema.empty_table(), mode, plain, are_new=replaced is not False, nulls=nulls)
+        none = RowsStatement(operation, no_rows(schema), mode, plain, are_new=replaced is not False, nulls=nulls)
         NamedStatements(write.statements).add(none)
         return None if replaced is False else _replacing(write, replaced)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.tables import with_columns
+from crdt_mor.columns.texts import no_rows
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
@@ -235,7 +236,7 @@ def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool
     """Return True if related rows share a key: they match by it, and new rows keep their source's."""
     if not {*config.key.fields} <= {column for _, column in plan.on}:
         return False
-    pairs = plan.joined(schema.declared.empty_table(), schema)
+    pairs = plan.joined(no_rows(schema.declared), schema)
     inserts = [clause for clause in plan.clauses if clause.action == "insert"]
     return all(_keeps_key(_values(clause, pairs, plan, schema), plan, config) for clause in inserts)
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.columns.texts import integers
+from crdt_mor.columns.texts import integers, text_scalar
 from crdt_mor.format.base_file import Judgements
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.laws.merging import Merging
@@ -141,7 +141,7 @@ class Staging:
             return Deletes(self.requested, texts, stored_array(deleted["ordering"], kind))
         # If the latest commit wins, Hudi compares requested times, so a tombstone carries its commit's.
         latest = self.config.merge.kind == "latest"
-        return Deletes(self.requested, texts, pa.repeat(pa.scalar(self.requested), len(texts)) if latest else None)
+        return Deletes(self.requested, texts, pa.repeat(text_scalar(self.requested), len(texts)) if latest else None)
 
     def _rows(self, stored: Callable[[], StoredRows], is_partial: bool, nulls: tuple[str, ...]) -> Rows:
         return Rows(self.requested, stored(), is_partial, nulls)

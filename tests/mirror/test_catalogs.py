@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from crdt_mor import Table
 from crdt_mor.cli.main import app
-from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.results import Maintained
 from tests.mirror.shapes import SCHEMA, in_order, rows, scanned, written_over
 
@@ -152,6 +152,33 @@ def test_three_processes_at_once_leave_one_line_of_snapshots(table: Table, tmp_p
     snapshots = sql(tmp_path).load_table(NAME).metadata.snapshots
     parents = [one.parent_snapshot_id for one in snapshots[1:]]
     assert parents == [one.snapshot_id for one in snapshots[:-1]]
+
+
+def test_a_namespace_that_another_process_makes_at_once_is_used(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = sql(tmp_path)
+
+    def beaten(namespace: tuple[str, ...]) -> None:
+        sql(tmp_path).create_namespace(namespace)
+        raise OSError("UNIQUE constraint failed")
+
+    monkeypatch.setattr(catalog, "create_namespace_if_not_exists", beaten)
+    assert table.maintenance.register(catalog, NAME).action == "registered"
+    assert shown(sql(tmp_path)) == scanned(table)
+
+
+def test_a_namespace_that_cannot_be_made_says_why(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = sql(tmp_path)
+
+    def refused(namespace: tuple[str, ...]) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(catalog, "create_namespace_if_not_exists", refused)
+    with pytest.raises(StorageUnavailableError, match="the disk is full"):
+        table.maintenance.register(catalog, NAME)
 
 
 # --- by the property --------------------------------------------------------------------------------------------------

@@ -149,6 +149,25 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
 
 
 @pytest.mark.slow
+def test_reads_by_key_deletes_and_jobs_load_no_pandas() -> None:
+    """Each step of a Spark job is such a process."""
+    found = modules_after("""
+import crdt_mor as mor, polars as pl
+rows = pl.DataFrame({"id": ["a", "b"], "x": [0.5, 1.5], "n": [1, 2]})
+for settings in ({}, {"ordering": "n"}, {"ordering": "x"}):
+    table = mor.Table.create("t", rows.schema, key="id", opening=mor.Opening(store=mor.store.MemoryStore()), **settings)
+    job = table.jobs.plan("upsert", rows.to_arrow().schema)
+    table.jobs.complete(job, [job.stage(rows, task=0)])
+    table.update({"n": "n + 1"}, where="id = 'a'")
+    assert table.scan(filter="id = 'a'").to_polars()["n"].to_list() == [2]
+    table.delete(rows.select("id") if not settings else rows.select("id", *settings.values()).head(1).clear())
+    table.delete(where="id = 'b'")
+""")
+    assert "crdt_mor.write.job" in found
+    assert "pandas" not in found
+
+
+@pytest.mark.slow
 def test_the_help_of_the_commands_needs_no_engine() -> None:
     program = "from typer.testing import CliRunner\nfrom crdt_mor.cli.main import app\nCliRunner().invoke(app, {})"
     for arguments in (["--help"], ["count", "--help"]):
