@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions check-engines check-cdc bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-cluster check-spark-versions check-engines check-cdc bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ check-long: setup  ## The long tier, which CI leaves out: what takes minutes by 
 
 check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long" tests/spark $(ARGS)
+
+check-spark-cluster: setup  ## A master, two workers and drivers as processes that are killed: half an hour (ARGS="-k kills" for a part)
+	$(BIN)/python -m tests.spark.cluster $(ARGS)
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)

@@ -1,7 +1,7 @@
 """Three streams write the same counters, drivers and executors are killed: `python -m tests.spark.chaos --minutes 5`
 
-    driver A   a cluster of two executors   queries a and b   killed now and then, as are its executors
-    driver B   two threads                  query c           killed now and then
+    driver A   a standalone cluster   queries a and b   killed now and then, as are its executors
+    driver B   two threads            query c           killed now and then
     here       more increments all the time, compactions, and the count of what must come out
 
 In the end every increment is in the table exactly once, and no query has ended by itself.
@@ -17,13 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdt_mor import Table
 from tests import waiting
 from tests.spark.counting import counters, driver, feed, kill, total
-from tests.spark.sessions import CLUSTER, LOCAL
+from tests.spark.processes import named
+from tests.spark.sessions import LOCAL
+from tests.spark.standalone import Cluster
 
 ROWS = 10
 FILES = "20"
@@ -40,6 +43,7 @@ class Driver:
     table: str
     queries: tuple[str, ...]
     master: str
+    environment: Mapping[str, str]
     process: subprocess.Popen[str] = field(init=False)
     kills: int = 0
 
@@ -48,7 +52,7 @@ class Driver:
 
     def start(self) -> None:
         options = ["--master", self.master, "--files", FILES]
-        self.process = driver(self.home, self.table, *self.queries, options=options)
+        self.process = driver(self.home, self.table, *self.queries, options=options, environment=self.environment)
 
     def kill(self) -> None:
         kill(self.process)
@@ -61,28 +65,17 @@ class Driver:
     def log(self) -> str:
         return (self.home / f"{'-'.join(self.queries)}.log").read_text()
 
-    def executors(self) -> list[int]:
-        return [pid for pid in below(self.process.pid) if "CoarseGrainedExecutorBackend" in command(pid)]
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def below(pid: int) -> list[int]:
-    """The processes that a process has started, and theirs."""
-    try:
-        children = [int(c) for t in Path(f"/proc/{pid}/task").iterdir() for c in (t / "children").read_text().split()]
-    except OSError:
-        return []
-    return children + [found for child in children for found in below(child)]
-
 
 def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
     """Chaos for so long, then peace until all is counted; what happened."""
+    cluster = Cluster(folder / "cluster", {})
+    try:
+        return on(cluster, folder, seconds, seed)
+    finally:
+        cluster.stop()
+
+
+def on(cluster: Cluster, folder: Path, seconds: float, seed: int) -> dict[str, int]:
     chance = random.Random(seed)
     table = counters(folder / "t")
     names = ("a", "b", "c")
@@ -95,8 +88,8 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
     for name in names:
         write(name)
     drivers = [
-        Driver(folder, table.uri, ("a", "b"), CLUSTER),
-        Driver(folder, table.uri, ("c",), LOCAL),
+        Driver(folder, table.uri, ("a", "b"), cluster.master, cluster.environment),
+        Driver(folder, table.uri, ("c",), LOCAL, cluster.environment),
     ]
     kills = executors = compactions = 0
     try:
@@ -110,7 +103,7 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
                 write(name)
             if time.monotonic() > next_kill:
                 next_kill = time.monotonic() + chance.uniform(4, 16)
-                alive, kills = drivers[0].executors(), kills + 1
+                alive, kills = named(cluster.workers, "CoarseGrainedExecutorBackend"), kills + 1
                 if kills % 3 != 1 and alive:  # the first kill is a driver's, and then every third
                     os.kill(chance.choice(alive), signal.SIGKILL)
                     executors += 1

@@ -42,10 +42,12 @@ def feed(home: Path, number: int, rows: int = 10) -> None:
     draft.rename(folder / f"{number:06d}.json")
 
 
-def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
+def driver(
+    home: Path, path: str, *queries: str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """A driver of these streaming queries."""
     options = ["--table", path, "--home", str(home), "--queries", ",".join(queries), *options]
-    return program("tests.spark.pipeline", home / f"{'-'.join(queries)}.log", options)
+    return program("tests.spark.pipeline", home / f"{'-'.join(queries)}.log", options, environment)
 
 
 def program(

@@ -31,8 +31,8 @@ import polars as pl
 from crdt_mor import Table
 from tests import servers, waiting
 from tests.spark import nightly
-from tests.spark.chaos import below, command
 from tests.spark.counting import kill, program
+from tests.spark.processes import named
 from tests.spark.standalone import Cluster
 
 ROWS = 20
@@ -140,14 +140,11 @@ class Day:
             self.applications[what].start()
         else:
             name = "CoarseGrainedExecutorBackend" if what == "executor" else "pyspark.daemon"
-            waiting.wait_for(what, lambda: self.processes(name), PATIENCE, every_s=0.05)
+            workers = self.cluster.workers
+            waiting.wait_for(what, lambda: named(workers, name), PATIENCE, every_s=0.05)
             with suppress(ProcessLookupError):  # one that was idle has just ended
-                os.kill(self.chance.choice(self.processes(name)), signal.SIGKILL)
+                os.kill(self.chance.choice(named(workers, name)), signal.SIGKILL)
         self.killed[what] += 1
-
-    def processes(self, name: str) -> list[int]:
-        """The processes of this name that the workers have."""
-        return [pid for worker in self.cluster.workers for pid in below(worker) if name in command(pid)]
 
     def writes(self, what: str) -> list[str]:
         """The writes of an application that are under way; of both, where it is none."""

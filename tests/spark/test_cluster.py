@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 from tests import waiting
 from tests.spark.counting import counters, ones, total
+from tests.spark.processes import kill_executor_once
 from tests.spark.sessions import CLUSTER, fixture
 from tests.spark.tables import leftovers, pending, same_rows
 from tests.spark.written import TABLES, batch, make
@@ -71,22 +70,8 @@ def test_an_executor_that_is_killed_while_it_writes_costs_a_retry(spark: Any, tm
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
-        marker = tmp_path / "killed"
-        if not marker.exists():
-            marker.touch()
-            waiting.let_run(1)
-            os.kill(_jvm(), signal.SIGKILL)
+        kill_executor_once(tmp_path / "killed")
 
     upsert(ones(spark).mapInArrow(step, "id long, n long"), table.uri)
     assert total(table) == 100
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
-
-
-def _jvm() -> int:
-    """The executor above this Python worker."""
-    pid = os.getppid()
-    while True:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if b"CoarseGrainedExecutorBackend" in command:
-            return pid
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,6 +1,6 @@
 """A client of Spark Connect reads and writes as a session of its own JVM does.
 
-pip install 'pyspark[connect]'; python -m pytest -m "spark and long" tests/spark/test_connect.py
+python -m tests.spark.cluster -k connect
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.sessions import ROOT
+from tests.spark.sessions import LOCAL, ROOT
+from tests.spark.standalone import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -24,7 +25,8 @@ from crdt_mor import Table
 from crdt_mor.readers.spark import compact, create, delete_where, history, maintain, merge, overwrite
 from crdt_mor.readers.spark import by_file_group, register, register_path, update, upsert
 
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+builder = SparkSession.builder.master(sys.argv[2]).config("spark.api.mode", "connect")
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
 assert "connect" in type(spark).__module__
 register(spark)
 path, source = sys.argv[1], spark.read.format("crdt_mor")
@@ -59,11 +61,13 @@ spark.stop()
 
 
 @pytest.mark.skipif(find_spec("grpc") is None, reason="needs pyspark[connect]")
-def test_a_client_of_connect_does_what_a_session_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_cluster", [False, True], ids=["threads", "cluster"])
+def test_a_client_of_connect_does_what_a_session_does(tmp_path: Path, standalone: Cluster, on_cluster: bool) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(tmp_path / "t")],
-        cwd=tmp_path, capture_output=True, text=True, check=False, env=environment,
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(tmp_path / "t"), standalone.master if on_cluster else LOCAL],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=environment | (standalone.environment if on_cluster else {}),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
