@@ -44,7 +44,7 @@ check-long: setup  ## The long tier, which CI leaves out: what takes minutes by 
 check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long" tests/spark $(ARGS)
 
-check-spark-cluster: setup  ## A master, two workers and drivers as processes that are killed: half an hour (ARGS="-k kills" for a part)
+check-spark-cluster: setup  ## A master, two workers and drivers as processes that are killed, five million rows: half an hour (ARGS="-k kills" for a part)
 	$(BIN)/python -m tests.spark.cluster $(ARGS)
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)

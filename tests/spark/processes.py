@@ -1,11 +1,16 @@
-"""The processes of a cluster, as /proc shows them: those below another, and the executor of a task."""
+"""The processes of a cluster, as /proc shows them: which are below another, and how much memory Python workers take."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
+
+LOOK_EVERY_S = 0.2
+MIB = 1 << 20
 
 
 def command(pid: int) -> str:
@@ -45,3 +50,45 @@ def _executor() -> int:
     while "CoarseGrainedExecutorBackend" not in command(pid):
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return pid
+
+
+class PythonPeak:
+    """The most memory of one Python worker below these processes, from the start of the block to its end, in MiB."""
+
+    def __init__(self, workers: Iterable[int]) -> None:
+        self._workers = tuple(workers)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.mib = 0
+
+    def __enter__(self) -> Self:
+        for pid in self._pythons():
+            _at(pid, "clear_refs", "5")  # the kernel's mark of the peak begins anew
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        for pid in self._pythons():
+            peak = [line for line in _at(pid, "status").splitlines() if line.startswith("VmHWM")]
+            self.mib = max([self.mib, *(int(line.split()[1]) * 1024 // MIB for line in peak)])
+
+    def _pythons(self) -> list[int]:
+        return named(self._workers, "pyspark.daemon")
+
+
+def _at(pid: int, name: str, written: str | None = None) -> str:
+    """What the kernel tells of a process; "" if it has ended."""
+    path = Path(f"/proc/{pid}/{name}")
+    try:
+        return path.read_text() if written is None else str(path.write_text(written))
+    except OSError:
+        return ""
