@@ -21,7 +21,7 @@ LIMITS = {
 """Uses per 1,000 words, a little above the highest rate of polars, pyarrow, deltalake, lance, pyspark, hypothesis,
 obstore, pydantic, httpx, fsspec and duckdb. A rate over its limit is a symptom: name things with nouns."""
 
-DOCSTRING_WORDS = 109_500
+DOCSTRING_WORDS = 109_600
 """Words of docstrings and comments together."""
 
 
@@ -48,7 +48,7 @@ def test_prose_of_the_pages_is_plain() -> None:
     assert over(counted(PAGES)["markdown"]) == {}
 
 
-@pytest.mark.parametrize(("name", "most"), [("README.md", 1_800), ("CHANGELOG.md", 1_050), ("docs", 65_000)])
+@pytest.mark.parametrize(("name", "most"), [("README.md", 1_800), ("CHANGELOG.md", 1_050), ("docs", 65_500)])
 def test_prose_pages_are_short(name: str, most: int) -> None:
     """Words with tables and code; docs/ without the design and the bytes of the format."""
     path = REPO / name

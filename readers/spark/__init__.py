@@ -21,7 +21,7 @@ if _typing.TYPE_CHECKING:
     from crdt_mor.readers.spark.compacting import compact, maintain
     from crdt_mor.readers.spark.merging import merge, move
     from crdt_mor.readers.spark.source import CrdtMorSource, register
-    from crdt_mor.readers.spark.sql import register_path, require_java
+    from crdt_mor.readers.spark.sql import named_source, register_path, require_java
     from crdt_mor.readers.spark.starting import stream
     from crdt_mor.readers.spark.tables import create, history
     from crdt_mor.readers.spark.updating import delete_where, update
@@ -39,6 +39,7 @@ _HOMES = {
     "maintain": "compacting",
     "merge": "merging",
     "move": "merging",
+    "named_source": "sql",
     "overwrite": "writing",
     "register": "source",
     "register_path": "sql",
@@ -70,6 +71,7 @@ __all__ = [
     "maintain",
     "merge",
     "move",
+    "named_source",
     "overwrite",
     "register",
     "register_path",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Table, store
 from crdt_mor.errors import SchemaMismatchError, UnsupportedVersionError
 from crdt_mor.readers.spark import catalog, reading, writing
 from crdt_mor.readers.spark.failing import message_first
@@ -50,12 +50,25 @@ def register_path(
     Raises:
         InvalidInputError: the name is invalid, or a catalog table with rows of its own has it.
     """
+    source = named_source(name, path, storage_options=storage_options)
+    Table(path, storage_options=storage_options)  # which raises if there is none
+    with active(spark):
+        know(spark, CrdtMorSource, source)
+        _refuse_another_format(spark, name)
+
+
+def named_source(
+    name: str, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
+) -> type[CrdtMorSource]:
+    """Return the format of `register_path`, as the `DefaultSource` of a module `pyspark_….py`.
+
+    Spark imports such modules from its Python path, and all sessions know their formats. Opens no table.
+    """
     if not (name.isascii() and name.isidentifier()) or name.lower() == CrdtMorSource.name():
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
     text = os.fspath(path)
     address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
-    opened = Table(address, storage_options=storage_options)
-    options_here, key = opened.storage_options, opened.config.key
+    options_here = store.storage_options(address, storage_options)
     said = catalog.Catalog(name, address)
 
     class BoundSource(CrdtMorSource):
@@ -71,7 +84,9 @@ def register_path(
         @message_first
         def schema(self) -> StructType:
             columns = super().schema()
-            return catalog.marked(columns, name, key) if "provider" in self.options else columns
+            if "provider" not in self.options:
+                return columns
+            return catalog.marked(columns, name, Table(address, storage_options=options_here).config.key)
 
         @message_first
         def reader(self, schema: StructType) -> DataSourceReader:
@@ -94,9 +109,7 @@ def register_path(
         def name(cls) -> str:
             return name
 
-    with active(spark):
-        know(spark, CrdtMorSource, BoundSource)
-        _refuse_another_format(spark, name)
+    return BoundSource
 
 
 def _refuse_another_format(spark: SparkSession, name: str) -> None:
