@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from crdt_mor.api.rows import ArrowRows, in_types
 from crdt_mor.columns.arrow_input import as_arrow, open_arrow, read_arrow, require_arrow
+from crdt_mor.columns.kinds import type_named
 from crdt_mor.columns.types import narrow
 from crdt_mor.errors import InvalidInputError
 
@@ -175,7 +176,7 @@ def _of_types(kinds: Mapping[str, Any]) -> pa.Schema:
             if not isinstance(name, str):
                 raise TypeError("column names must be text")
             if isinstance(kind, str | pa.DataType):
-                fields.append(pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind))
+                fields.append(pa.field(name, type_named(kind) if isinstance(kind, str) else kind))
             else:
                 fields.append(_of_polars({name: kind}).field(0))
         except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError) as error:

@@ -203,7 +203,7 @@ class _Replication:
                     return
                 elif batch.position - position > IDLE_BYTES:
                     position = batch.position
-                    self._table.upsert(self._table.schema.empty_table(), token=(self._slot, position))
+                    self._table.upsert(pa.Table.from_batches([], self._table.schema), token=(self._slot, position))
                 else:
                     continue
                 stream.confirm(position)

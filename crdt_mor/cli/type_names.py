@@ -24,7 +24,7 @@ def type_of(text: str) -> pa.DataType | None:
     try:
         return (
             kinds.type_named(text)
-            if nested is None
+            if nested is None or nested["name"] == "extension"
             else _nested(nested["name"], [*_parts(nested["inner"])], nested["size"])
         )
     except (ValueError, TypeError, KeyError):  # pyarrow raises the first two

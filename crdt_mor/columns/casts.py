@@ -255,6 +255,7 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
         plain, stored = values_of(declared), data
         for step in kind_of(plain).steps(data.type, plain, target):
             stored = _cast(stored, step)
+        kind_of(plain).require_whole(stored)
         return stored
     except (pa.ArrowInvalid, OverflowError) as error:
         raise _InexactError(path, data.type, declared, "") from error

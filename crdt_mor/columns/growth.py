@@ -58,7 +58,9 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
     batch, declared = values_of(batch), values_of(declared)
     if pt.is_nested(declared):
         return bool(batch == declared) or _parts_fit(batch, declared)
-    return not pt.is_nested(batch) and kinds.fits(batch, declared)
+    if pt.is_nested(batch):
+        return kinds.kind_of(declared).accepts(batch, declared)
+    return kinds.fits(batch, declared)
 
 
 def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:

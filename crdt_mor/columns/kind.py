@@ -209,6 +209,9 @@ class Kind:
         """
         return [target] if self.takes_all(declared) else [declared, target]
 
+    def require_whole(self, stored: pa.ChunkedArray) -> None:
+        """Raise `pyarrow.ArrowInvalid` for values that readers cannot show."""
+
     def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
         return stored.cast(declared)
 

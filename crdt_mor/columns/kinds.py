@@ -18,10 +18,11 @@ from crdt_mor.columns.kinds_durations import Durations
 from crdt_mor.columns.kinds_numbers import Booleans, Decimals, Floats, Integers, decimal_bytes, whole
 from crdt_mor.columns.kinds_texts import Bytes, Texts
 from crdt_mor.columns.kinds_times import Dates, TimesOfDay, Timestamps
+from crdt_mor.columns.kinds_variants import Variants
 
 FAMILIES: Final[Sequence[Kind]] = (
     Booleans(), Integers(), Floats(), Texts(), Bytes(), Dates(), TimesOfDay(), Timestamps(), Durations(),
-    Decimals(),
+    Decimals(), Variants(),
 )  # fmt: skip
 """All families, in the order of docs/types.md."""
 

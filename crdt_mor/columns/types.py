@@ -19,6 +19,7 @@ import pyarrow.types as pt
 from crdt_mor.columns import kinds
 from crdt_mor.columns.fields import check_fields, is_stored_name, stored_fields
 from crdt_mor.columns.kinds import UNKNOWN, kind_of, type_named, unsupported
+from crdt_mor.columns.kinds_variants import VARIANT, is_marked
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 _TEXTS = {pa.string(), pa.large_string(), pa.string_view()}
@@ -70,17 +71,14 @@ def entries_of(kind: pa.MapType) -> pa.DataType:
 
 
 def as_in_files(kind: pa.DataType) -> pa.DataType:
-    """Return a nested type with the parts that files contain.
-
-    A map with other keys than text is a list of entries, because Avro's maps have text keys.
-    """
+    """Return a nested type with the parts that files contain. Avro's maps have text keys."""
     if pt.is_map(kind) and kind.key_type not in _TEXTS:
         return entries_of(kind)
     return pa.struct([_NOTHING]) if pt.is_struct(kind) and not kind.num_fields else kind
 
 
 def has_other_parts(kind: pa.DataType) -> bool:
-    """Return True if files contain other parts of the type, or of a type inside it, so that Arrow has no cast."""
+    """Return True if files contain other parts of the type at some depth, so that Arrow has no cast."""
     inner = (kind.field(index).type for index in range(kind.num_fields))
     return bool(as_in_files(kind) != kind or any(map(has_other_parts, inner)))
 
@@ -94,16 +92,16 @@ def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     """
     if pt.is_dictionary(kind):
         value = declared_type(kind.value_type, column)
-        if pt.is_nested(value) or pt.is_dictionary(value):
+        if pt.is_nested(stored_type(value, column)) or pt.is_dictionary(value):
             raise unsupported(kind, column, "a dictionary of scalars can be stored")
         return pa.dictionary(pa.int32(), value, ordered=kind.ordered)
     if is_list(kind):
         return list_like(kind, pa.field(kind.value_field.name, _inner(kind.value_type, column)))
     if pt.is_struct(kind):
-        return _declared_struct(kind, column)
+        return VARIANT if is_marked(kind) else _declared_struct(kind, column)
     if pt.is_map(kind):
         key, item = _inner(kind.key_type, column), pa.field("value", _inner(kind.item_type, column))
-        if pt.is_nested(key):
+        if pt.is_nested(stored_type(key, column)):
             raise unsupported(kind, column, "a map's key has no inner types: use a list of structs")
         return pa.map_(key, item, keys_sorted=kind.keys_sorted)
     return kind_of(kind).declared(kind, column)

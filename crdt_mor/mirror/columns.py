@@ -62,10 +62,9 @@ def stored_schema(columns: Sequence[MirrorColumn]) -> pa.Schema:
 
 
 def _column(ids: FieldIds, path: Path, shown: str, declared: pa.DataType, stored: pa.DataType) -> MirrorColumn:
-    inner = [
-        _column(ids, (*path, name), seen, there, kept)
-        for name, seen, there, kept in _inside(as_in_files(values_of(declared)), stored)
-    ]
+    nested = as_in_files(values_of(declared))
+    parts = _inside(nested if pt.is_nested(nested) else stored, stored)  # a variant is a struct in files
+    inner = [_column(ids, (*path, name), seen, there, kept) for name, seen, there, kept in parts]
     return MirrorColumn(ids[path], shown, path[-1], stored, tuple(inner))
 
 

@@ -59,6 +59,8 @@ def spark_type(kind: pa.DataType) -> st.DataType:
         return st.DecimalType(kind.precision, kind.scale)
     if pt.is_dictionary(kind):
         return spark_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return st.VariantType()
     if pt.is_struct(kind):
         return st.StructType([st.StructField(field.name, spark_type(field.type)) for field in kind])
     if pt.is_map(kind):
@@ -93,7 +95,6 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
 
 
 _OPAQUE = {
-    "VariantType": "a text with to_json",
     "GeometryType": "binary with st_asbinary",
     "GeographyType": "binary with st_asbinary",
     "YearMonthIntervalType": "a number of months, cast(cast(c AS interval month) AS int): Spark returns no such "
@@ -197,4 +198,16 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column.dictionary.cast(kind).take(column.indices)
     if pt.is_time(column.type):
         return column.cast(_MICROSECONDS).cast(kind)
-    return column.cast(kind)
+    nullable = _nullable_inside(kind)
+    return column.cast(kind) if nullable == kind else pa.array(_Called(column.cast(nullable), kind))
+
+
+class _Called:
+    """An array as a type whose fields are not null. Arrow's cast refuses nulls below nulls."""
+
+    def __init__(self, column: pa.Array, kind: pa.DataType) -> None:
+        self._column, self._kind = column, kind
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        del requested_schema
+        return self._kind.__arrow_c_schema__(), self._column.__arrow_c_array__()[1]

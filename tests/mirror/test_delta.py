@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.columns.kinds_variants import VARIANT
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.mirror.columns import MirrorColumn
 from crdt_mor.mirror.delta import Delta
@@ -190,6 +191,7 @@ TYPES: Mapping[str, tuple[pa.DataType, list[Any]]] = {
     "duration": (pa.duration("ms"), [dt.timedelta(-1), None]),
     "numbers": (pa.map_(pa.int16(), pa.string()), [[(1, "a"), (2, None)], None]),
     "nothing": (pa.struct([]), [{}, None]),
+    "variant": (VARIANT, [{"metadata": b"\1\0\0", "value": b"\x0c\x07"}, None]),
     "struct": (
         pa.struct([("a", pa.string()), ("b", pa.list_(pa.date32()))]),
         [{"a": "x", "b": [dt.date(2026, 1, 1)]}, None],

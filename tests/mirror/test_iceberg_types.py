@@ -13,6 +13,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.columns.kinds import FAMILIES
+from crdt_mor.columns.kinds_variants import VARIANT
 from tests.mirror.iceberg_reading import by_duckdb, by_polars, by_pyiceberg, mirrored
 from tests.mirror.shapes import scanned
 
@@ -24,6 +25,8 @@ KINDS: Final = [
 
 def limits(kind: pa.DataType) -> list[Any]:
     """Two values of a type, at its limits where Python can state them."""
+    if kind == VARIANT:
+        return [{"metadata": b"\1\0\0", "value": value} for value in (b"\0", b"\x0c\x07")]
     if pt.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType):
         return limits(kind.value_type if pt.is_dictionary(kind) else kind.storage_type)
     if pt.is_integer(kind):

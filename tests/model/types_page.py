@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crdt_mor.columns.kinds import type_named
+from crdt_mor.columns.kinds_variants import VARIANT
+
 PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 
 
@@ -28,7 +31,8 @@ SUPPORTED, SEEN, REFUSED, *_ = tables_of(PAGE)
 
 def arrow_type(text: str) -> pa.DataType:
     """The type that a cell of the page spells in Python."""
-    return eval(text, {"pa": pa})
+    kind = eval(text, {"pa": pa})
+    return type_named(kind) if isinstance(kind, str) else kind
 
 
 def limits(kind: pa.DataType) -> list[object]:
@@ -55,6 +59,8 @@ def limits(kind: pa.DataType) -> list[object]:
         return [b"\0\0\0\0", b"\xff\xff\xff\xff"]
     if ty.is_dictionary(kind):
         return limits(kind.value_type)
+    if kind == VARIANT:
+        return [{"metadata": b"\1\0\0", "value": value} for value in (b"\0", b"\x0c\x07")]  # null, and 7
     if ty.is_map(kind):
         keys = ["", *map(str, range(9))] if ty.is_string(kind.key_type) else limits(kind.key_type)
         return [[], [*zip(keys, [None, *limits(kind.item_type)], strict=False)]]

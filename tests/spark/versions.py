@@ -25,6 +25,7 @@ BATCHES = (
     "test_sql.py",
     "test_catalog.py",
     "test_types.py",
+    "test_variants.py",
     "test_failing.py",
     "test_versions.py",
     "test_updating.py",
