@@ -6,6 +6,7 @@ Data goes to stdout, everything else to stderr. `failures.py` handles errors.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -139,11 +140,12 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def _of_all_commands(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Lock-free merge-on-read tables in Apache Hudi's format: create, write, read and inspect."""
+    gc.set_threshold(*gc.get_threshold()[:2], 1_000)  # a command's objects live to its end; a full search is slow
 
 
 def _reporting(function: Callable[..., None], group: str | None = None) -> Callable[..., None]:

@@ -32,9 +32,12 @@ def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
     """Return the files of uncompleted writes that a value does not know. Some may be ours."""
     ours = {p.requested for p in value.pending} | {r.requested for r in value.rolled_back}
     ours |= {c.requested for c in value.completions}
-    named = [(name, file) for file in files if (name := timeline_file_name(file.path)) is not None]
-    ended = ours | {name.requested for name, _ in named if name.state == "completed"}
-    return [file for name, file in named if name.action in DATA_ACTIONS and name.requested not in ended]
+    names = [timeline_file_name(file.path) for file in files]
+    ended = ours | {name.requested for name in names if name is not None and name.state == "completed"}
+    return [
+        file for file, name in zip(files, names, strict=True)
+        if name is not None and name.action in DATA_ACTIONS and name.requested not in ended
+    ]  # fmt: skip
 
 
 def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:

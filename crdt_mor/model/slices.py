@@ -251,7 +251,7 @@ class Fold:
         with self._lock:
             known = self._commits
             found = ((c, known.get(c.requested)) for c in completions)
-            commits = {c.requested: c if before is None or before != c else before for c, before in found}
+            commits = {c.requested: before if before is c or before == c else c for c, before in found}
             come = [c for c in commits.values() if known.get(c.requested) is not c]
             gone = [c for c in known.values() if commits.get(c.requested) is not c]
             touched = self._forget(gone) | self._add(come)
