@@ -190,6 +190,10 @@ def plain(value: object) -> str:
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
+def plain_or_none(value: object) -> str | None:
+    return None if value is None else plain(value)
+
+
 def _print(grid: Grid, pipe_columns: int) -> None:
     console = stdout()
     if console.is_terminal:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from crdt_mor.columns.kind import AS_NUMBER, Kind, Values
-from crdt_mor.columns.kinds_times import UNITS
+from crdt_mor.columns.kind import Values
+from crdt_mor.columns.kinds_times import UNITS, Microseconds
 from crdt_mor.ground.late_imports import pc
 
 DURATION: Final = pa.duration("us")
@@ -22,17 +22,12 @@ _ISO: Final = (
 _MICROSECONDS: Final = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "us": 1}
 
 
-class Durations(Kind):
+class Durations(Microseconds):
+    plain = DURATION
     samples = tuple(map(pa.duration, UNITS))
-    stored_as = pa.int64()
-    is_text_in_json = True
-    mixes = False
     no_sum = "durations have no sum: declare the column int64"
     python = timedelta
     csv_types: ClassVar = dict.fromkeys(samples, pa.string())
-
-    def inner(self, kind: pa.DataType) -> pa.DataType:
-        return DURATION
 
     def to_json(self, value: Any) -> str:
         rest, sign = abs(value), "-" if value < timedelta() else ""
@@ -52,21 +47,6 @@ class Durations(Kind):
             part = pc.multiply_checked(digits.cast(pa.int64()), pc.if_else(is_negative, -size, size))
             total = pc.add_checked(total, part)
         return self.shown(total, kind)
-
-    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-        return left if left == right else DURATION
-
-    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
-        return UNITS[batch.unit] <= UNITS[declared.unit]
-
-    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-        return [declared, DURATION, target]
-
-    def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-        return stored.cast(DURATION).cast(declared)
-
-    def way_out(self, kind: pa.DataType) -> str:
-        return AS_NUMBER
 
     def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
         return (

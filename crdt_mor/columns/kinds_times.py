@@ -66,36 +66,43 @@ class Dates(Kind):
         return super().steps(given, declared, target)
 
 
-class TimesOfDay(Kind):
-    samples = (pa.time32("s"), pa.time32("ms"), TIME, pa.time64("ns"))
+class Microseconds(Kind):
+    """Values of several units, stored as numbers. plain: the type in microseconds."""
+
+    plain: ClassVar[pa.DataType]
     stored_as = pa.int64()
     is_text_in_json = True
     mixes = False
-    unsound = "a time of day must lie between 00:00 and 24:00"
-    no_sum = "times of day have no sum: declare the column int64"
 
     def inner(self, kind: pa.DataType) -> pa.DataType:
-        return TIME
-
-    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
-        """Parse texts behind a date, because Arrow parses no time of day alone."""
-        moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
-        return moments.cast(pa.timestamp(kind.unit)).cast(kind)
+        return self.plain
 
     def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-        return left if left == right else TIME
+        return left if left == right else self.plain
 
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         return UNITS[batch.unit] <= UNITS[declared.unit]
 
     def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-        return [declared, TIME, target]
+        return [declared, self.plain, target]
 
     def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-        return stored.cast(TIME).cast(declared)
+        return stored.cast(self.plain).cast(declared)
 
     def way_out(self, kind: pa.DataType) -> str:
         return AS_NUMBER
+
+
+class TimesOfDay(Microseconds):
+    plain = TIME
+    samples = (pa.time32("s"), pa.time32("ms"), TIME, pa.time64("ns"))
+    unsound = "a time of day must lie between 00:00 and 24:00"
+    no_sum = "times of day have no sum: declare the column int64"
+
+    def from_texts(self, texts: Values, kind: pa.DataType) -> Values:
+        """Parse texts behind a date, because Arrow parses no time of day alone."""
+        moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+        return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
     def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
         if pt.is_nested(given):

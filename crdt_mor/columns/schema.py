@@ -27,6 +27,7 @@ from crdt_mor.columns.shown_fields import with_shown_fields
 from crdt_mor.columns.types import (
     check_name,
     declared_type,
+    field_of,
     join_types,
     stored_type,
     type_from_json,
@@ -102,7 +103,7 @@ class TableSchema:
 
     def select(self, names: Iterable[str]) -> TableSchema:
         """Return these columns, in this order; unknown names are skipped."""
-        return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
+        return TableSchema(pa.schema([column for name in names if (column := field_of(self.declared, name))]))
 
     def meant(self, unknown: Iterable[str]) -> str:
         """Explain unknown names, as part of an error: a rename, a drop or a similar name."""
@@ -184,7 +185,7 @@ class TableSchema:
         """
         joined = []
         for left in self.declared:
-            right = _column(other.declared, left.name)
+            right = field_of(other.declared, left.name)
             if right is None:
                 joined.append(left.with_nullable(True))
             else:
@@ -195,7 +196,7 @@ class TableSchema:
 
     def with_fields_as_in(self, known: TableSchema) -> TableSchema:
         """Name struct fields from files as in a known schema."""
-        same = ((column, _column(known.declared, column.name)) for column in self.declared)
+        same = ((column, field_of(known.declared, column.name)) for column in self.declared)
         return TableSchema(
             pa.schema(
                 [
@@ -218,7 +219,7 @@ class TableSchema:
         new = TableSchema._of_known_names(pa.schema(typed))
         columns: list[pa.Field] = []
         for column in self.declared:
-            written = _column(new.declared, column.name)
+            written = field_of(new.declared, column.name)
             kind = column.type if written is None else grown(column.type, written.type, column.name)
             if kind != column.type:
                 _refuse_names_that_differ_in_case([column.with_type(kind)])
@@ -285,7 +286,7 @@ class TableSchema:
             return data  # keeps the number of rows
         columns, arrays = [], []
         for name, array in zip(data.schema.names, data.columns, strict=True):
-            declared = _column(self.declared, name)
+            declared = field_of(self.declared, name)
             # Nulls in a column without nulls, as in a delete's before-image, make the field nullable.
             column = pa.field(name, pa.string()) if declared is None else declared
             assert declared is not None or name.startswith(RESERVED_PREFIXES), f"no column of this table: {name}"
@@ -365,11 +366,6 @@ def _refuse_names_that_differ_in_case(columns: Iterable[pa.Field], known: Iterab
             )
         inner = [column.type.field(index) for index in range(column.type.num_fields)]
         _refuse_names_that_differ_in_case(inner, above=f"{above}{column.name}.")
-
-
-def _column(schema: pa.Schema, name: str) -> pa.Field | None:
-    index = schema.get_field_index(name)
-    return None if index < 0 else schema.field(index)
 
 
 __all__ = ["META_COLUMNS", "RESERVED_PREFIXES", "TableSchema", "read_arrow"]

@@ -48,7 +48,7 @@ def list_like(kind: pa.DataType, item: pa.Field) -> pa.DataType:
     return pa.large_list(item) if pt.is_large_list(kind) or pt.is_large_list_view(kind) else pa.list_(item)
 
 
-def field_of(kind: pa.StructType, name: str) -> pa.Field | None:
+def field_of(kind: pa.StructType | pa.Schema, name: str) -> pa.Field | None:
     index = kind.get_field_index(name)
     return None if index < 0 else kind.field(index)
 

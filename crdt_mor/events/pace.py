@@ -48,7 +48,7 @@ class Pace:
         self._lock = threading.Lock()
         self._upkept_ms = 0
         self._projected = -1
-        self._has_published = False
+        self.has_published = False
         self._looked_ms = 0
         self._partitions: dict[str, None] = {}
         self.crowd = crowd
@@ -82,7 +82,7 @@ class Pace:
 
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
         self.projected(value, shortcuts)
-        self._has_published = True
+        self.has_published = True
         self._looked_ms = self._handle.environment.now_ms()
         return value
 
@@ -115,10 +115,6 @@ class Pace:
         expected = ExpectedObject(PROPERTIES, self._handle.settings_stat)
         seen = Seen(is_crowded=is_crowded, is_far=self._handle.is_far)
         return FollowedVersion(value, claim_after(value.clock, now_ms), expected, seen)
-
-    @property
-    def has_published(self) -> bool:
-        return self._has_published
 
     def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
         """Return the metadata paths of partitions in which this session saw a data file."""

@@ -254,7 +254,7 @@ class Loader:
                 visible = to_arrow(cargo.rows.select(there))
                 statements.add(RowsStatement("UPSERT", self.schema.restore(visible), are_kept=True))
         if cargo.tombstones.height:
-            statements.delete_ordered(cargo.tombstones)
+            statements.delete_keyed(cargo.tombstones)
 
     def _with_states(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Replace visible values by payload states, because later writes in the new table see the states."""

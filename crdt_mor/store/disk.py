@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as mode
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,13 +32,9 @@ class RemovedError(StorageUnavailableError):
     """The temporary file of a put was removed; nothing was published."""
 
 
-def answering(verb: str, path: str) -> AbstractContextManager[None]:
-    return _Answering(verb, path)
-
-
 @dataclass(slots=True)
-class _Answering:
-    """The block of `answering`; a generator would take longer than some system calls."""
+class Answering:
+    """Translate the errors of a block. A generator would take longer than some system calls."""
 
     verb: str
     path: str

@@ -79,7 +79,7 @@ class LocalStore:
         return f"file://{self.root}"
 
     def read(self, path: str) -> bytes | None:
-        with disk.answering("read", path):
+        with disk.Answering("read", path):
             try:
                 with open(self._at(path), "rb", buffering=0) as file:
                     return file.read()
@@ -93,7 +93,7 @@ class LocalStore:
 
         Mapping is safe, because files are never cut short, only removed.
         """
-        with disk.answering("read", path):
+        with disk.Answering("read", path):
             try:
                 with open(self._at(path), "rb", buffering=0) as file:
                     if os.fstat(file.fileno()).st_size <= _READ_BYTES_MAX:
@@ -120,7 +120,7 @@ class LocalStore:
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably. Return True, or False if the name is taken."""
         folder = object_path(target).rpartition("/")[0]
-        with disk.answering("copy", target):
+        with disk.Answering("copy", target):
             linked = self._in_folders([folder], lambda: disk.link_again(self._at(source), self._at(target)))
             if linked:
                 self._publish(folder, target)
@@ -128,7 +128,7 @@ class LocalStore:
         return linked
 
     def stat(self, path: str) -> Stat | None:
-        with disk.answering("stat", path):
+        with disk.Answering("stat", path):
             try:
                 status = os.stat(self._at(path))
             except _NOT_THERE:
@@ -151,7 +151,7 @@ class LocalStore:
 
     def delete(self, path: str) -> None:
         self._require_inside(path.rpartition("/")[0])
-        with disk.answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
+        with disk.Answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             if self._remembers_absences:
                 self.stat(path)
             os.unlink(self._at(path))
@@ -159,7 +159,7 @@ class LocalStore:
         self._remove_empty(path.rpartition("/")[0])
 
     def touch(self, path: str) -> None:
-        with disk.answering("touch", path):
+        with disk.Answering("touch", path):
             self._touch(path)
 
     def make_durable(self, path: str) -> None:
@@ -181,7 +181,7 @@ class LocalStore:
             self._durable_files.pop(path, None)
 
     def now_ms(self) -> int:
-        with disk.answering("now", CLOCKS):
+        with disk.Answering("now", CLOCKS):
             try:
                 status = self._touch(CLOCKS)
             except PermissionError:  # another user's file: use a temporary file
@@ -192,7 +192,7 @@ class LocalStore:
             return status.st_mtime_ns // 1_000_000
 
     def parquet(self, path: str) -> ParquetSource | None:
-        with disk.answering("read", path):  # an unreadable file must not look damaged
+        with disk.Answering("read", path):  # an unreadable file must not look damaged
             return ParquetSource.file(self._at(path)) if self.stat(path) and disk.can_open(self._at(path)) else None
 
     def folders(self, folder: str) -> builtins.list[str]:
@@ -235,29 +235,29 @@ class LocalStore:
     def _put(self, path: str, target: str, chunks: Chunks, durable: Durable, after: Sequence[str]) -> bool:
         folder = path.rpartition("/")[0]
         streamed = iter(chunks) is chunks
-        with disk.answering("put", path):
+        with disk.Answering("put", path):
             temp, file = self._in_folders([TEMP_FOLDER, folder], self._open_temp)
         try:
             try:
                 written = 0
                 for chunk in chunks:  # an error in making a chunk is not the disk's
-                    with disk.answering("put", path):
+                    with disk.Answering("put", path):
                         disk.write_whole(file, chunk)
                         written += len(chunk)
                         if durable and streamed and written >= _SYNCED_AT_ONCE:
                             disk.fsync(file)  # in parallel with the next chunks
                             written = 0
-                with disk.answering("put", path):
+                with disk.Answering("put", path):
                     if durable:
                         if os.path.lexists(target):  # the fsync is costly, and another put may have won
                             return False
                         disk.fsync(file)
             finally:
-                with disk.answering("put", path):
+                with disk.Answering("put", path):
                     os.close(file)
             for earlier in after:
                 self.make_durable(earlier)
-            with disk.answering("put", path):
+            with disk.Answering("put", path):
                 if not self._in_folders([folder], lambda: disk.link(temp, target, str(self.root), path)):
                     return False
                 if durable is True:
@@ -378,7 +378,7 @@ class LocalStore:
         start = f"{folder}/" if folder else ""
         if folder and self._remembers_absences:
             self.stat(folder)
-        with disk.answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
+        with disk.Answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(start + entry.name)

@@ -284,6 +284,7 @@ class Statements:
         return CheckedRows("DELETE", DeleteWrite(frame), self.schema, self.merging)
 
     def delete_keyed(self, keys: pl.DataFrame) -> None:
+        """Add tombstones: keys in the form of `keyed`, perhaps with `ordering`."""
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
@@ -302,11 +303,6 @@ class Statements:
         self._operations.add("UPSERT")
         frame = rows.select(*(pl.col(name).cast(types[name]) for name in columns), *keys)
         self.collected.append(RowsWrite(frame, tuple(columns) if self.config.merge.custom else None))
-
-    def delete_ordered(self, keys: pl.DataFrame) -> None:
-        """Add tombstones with an ordering column: keys in the form of `keyed`, and `ordering`."""
-        self._operations.add("DELETE")
-        self.collected.append(DeleteWrite(keys))
 
     def _next_place(self, rows: int) -> pl.Expr:
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)

@@ -11,7 +11,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -103,7 +102,7 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
 
     From then on it does nothing to the disk.
     """
-    link, answering = os.link, disk_calls.answering
+    link, answering = os.link, disk_calls.Answering
     dead = False
 
     def die(source: str, target: str) -> None:
@@ -113,14 +112,14 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
             dead = True
             raise ProcessDied
 
-    def answer(what: str, path: str) -> AbstractContextManager[None]:
+    def answer(what: str, path: str) -> disk_calls.Answering:
         if dead:
             raise ProcessDied
         return answering(what, path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "link", die)
-        patch.setattr(disk_calls, "answering", answer)
+        patch.setattr(disk_calls, "Answering", answer)
         with pytest.raises(ProcessDied):
             what()
 

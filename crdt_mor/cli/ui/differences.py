@@ -64,7 +64,7 @@ def differences_of(table: mor.Table, before: str, after: str) -> Row:
 def _shown(change: str, earlier: Row | None, later: Row | None, key: Sequence[str]) -> Row:
     sides = {side: one for side, one in (("before", earlier), ("after", later)) if one is not None}
     row = [*sides.values()][-1]
-    texts = {side: {name: _text(value) for name, value in one.items()} for side, one in sides.items()}
+    texts = {side: {name: render.plain_or_none(value) for name, value in one.items()} for side, one in sides.items()}
     names = [name for name in row if name not in key and name != _TYPE]
     if len(sides) > 1:
         names = [name for name in names if texts["before"][name] != texts["after"][name]]
@@ -75,7 +75,3 @@ def _shown(change: str, earlier: Row | None, later: Row | None, key: Sequence[st
         "values": found[:VALUES_MAX],
         "more": max(0, len(found) - VALUES_MAX),
     }
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else render.plain(value)

@@ -136,13 +136,9 @@ def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: 
     for line in lines:
         for name in ("written", "result", "states"):
             row = line.get(name)
-            line[name] = None if row is None else {field: _text(value) for field, value in row.items()}
+            line[name] = None if row is None else {field: render.plain_or_none(value) for field, value in row.items()}
         line["same"] = has_same_values(line)
     return {"text": text, "lines": lines}
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else render.plain(value)
 
 
 def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
