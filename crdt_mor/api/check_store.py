@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
+from crdt_mor.store.paths import CLOCKS, TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 from crdt_mor.store.racing import StoreCheck, race
 
@@ -50,4 +54,21 @@ def check_store(
         raise InvalidInputError(f"keys must be a whole number of 1 or more. keys={keys!r}")
     environment = environment or SystemEnvironment()
     objects = store_at(uri, environment, storage_options, store)
-    return race(objects, os.fspath(uri), environment.nonce(), keys)
+    with leaving_nothing(objects):
+        return race(objects, os.fspath(uri), environment.nonce(), keys)
+
+
+@contextmanager
+def leaving_nothing(store: Store) -> Iterator[None]:
+    """Unless a table is there, remove the clocks and empty folders that a check of a store makes."""
+    is_free = store.stat(PROPERTIES) is None
+    missing = store.missing_folders() if isinstance(store, LocalStore) else []
+    try:
+        yield
+    finally:
+        if is_free:
+            for stat in store.list(TEMP_FOLDER):
+                if stat.path.startswith(CLOCKS):
+                    store.delete(stat.path)
+            if isinstance(store, LocalStore):
+                store.remove_empty_folders(missing)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from crdt_mor.api.check_store import leaving_nothing
 from crdt_mor.api.opening import Opening
 from crdt_mor.api.table import Table
 from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError, page
@@ -23,7 +24,6 @@ from crdt_mor.model.policies import words_of_age
 from crdt_mor.store.disk import is_disk, remembers_absences
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
-from crdt_mor.store.paths import CLOCKS, TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race
 
@@ -160,12 +160,9 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
             yield Checkup("folder", "note", "the folder does not exist", "crdt-mor create makes it, if permitted")
             return
     try:
-        yield _race(store, uri, environment)
-        yield _clock(store, environment)
-        if is_free:
-            for stat in store.list(TEMP_FOLDER):
-                if stat.path.startswith(CLOCKS):
-                    store.delete(stat.path)
+        with leaving_nothing(store):
+            yield _race(store, uri, environment)
+            yield _clock(store, environment)
     except UnsupportedFeatureError as error:
         yield Checkup("store", "wrong", _said(error), "put no table there")
     except (CrdtMorError, OSError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -11,6 +11,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.wording import in_options
 from crdt_mor.model.policies import plural, words_of_bytes
 
 
@@ -25,12 +26,13 @@ def list(  # noqa: A001  the command's name
     Example: crdt-mor list lake
     """
     found = mor.list_tables(address, storage_options=inputs.storage())
+    tables = [replace(one, reason=in_options(one.reason, [])) for one in found.tables]
     if output is Output.json:
-        render.lines(asdict(one) for one in found.tables)
+        render.lines(map(asdict, tables))
     else:
         columns = ["table", "state", "version", "last commit", "files", "logs", "size"]
-        render.table(columns, map(_for_people, found.tables), ["version", "files", "logs", "size"], ["table", "state"])
-        for one in found.tables:
+        render.table(columns, map(_for_people, tables), ["version", "files", "logs", "size"], ["table", "state"])
+        for one in tables:
             if one.reason:
                 render.note(f"{one.uri}: {one.reason}")
     if found.left_off:

@@ -14,6 +14,7 @@ from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 
 FOLDERS_MAX: Final = 2_000
@@ -64,19 +65,25 @@ class Place(Protocol):
 
 def list_below(place: Place, uri: str, open_at: Callable[[str], Store], environment: Environment) -> TableList:
     found: list[ListedTable] = []
-    tables: list[str] = []
     level, listed = [""], 0
     while level and listed < FOLDERS_MAX:
         asked, level = level[: FOLDERS_MAX - listed], level[FOLDERS_MAX - listed :]
         listed += len(asked)
-        for folder, inner in zip(asked, in_threads(lambda one: _listed(place, one), asked, REQUESTS), strict=True):
+        folders = dict(zip(asked, in_threads(lambda one: _listed(place, one), asked, REQUESTS), strict=True))
+        marked = [
+            folder
+            for folder, inner in folders.items()
+            if not isinstance(inner, str) and _path(folder, ".hoodie") in inner
+        ]
+        described = in_threads(lambda one: _described(_joined(uri, one), open_at, environment), marked)
+        tables = dict(zip(marked, described, strict=True))
+        for folder, inner in folders.items():
             if isinstance(inner, str):
                 found.append(ListedTable(_joined(uri, folder), "unreadable", reason=inner))
-            elif _path(folder, ".hoodie") in inner:
-                tables.append(_joined(uri, folder))
+            elif (table := tables.get(folder)) is not None:
+                found.append(table)
             else:
                 level += filter(_may_contain_tables, inner)
-    found += in_threads(lambda one: _described(one, open_at, environment), tables)
     return TableList(tuple(sorted(found, key=lambda one: one.uri)), listed, len(level))
 
 
@@ -102,9 +109,15 @@ def _joined(uri: str, folder: str) -> str:
     return f"{uri.rstrip('/')}/{folder}" if folder else uri
 
 
-def _described(uri: str, open_at: Callable[[str], Store], environment: Environment) -> ListedTable:
+def _described(uri: str, open_at: Callable[[str], Store], environment: Environment) -> ListedTable | None:
+    """Return None if `.hoodie` contains at most temporary files: it is no table's."""
     try:
-        session = Session.open(uri, environment, 0, open_at(uri))
+        store = open_at(uri)
+        try:
+            session = Session.open(uri, environment, 0, store)
+        except TableNotFoundError as error:
+            is_begun = any(not stat.path.startswith(f"{TEMP_FOLDER}/") for stat in store.walk(".hoodie"))
+            return ListedTable(uri, "incomplete", reason=str(error)) if is_begun else None
         value = session.views.sealed()
         files = [file for slice_ in Snapshot.seal(session, value).slices for file in slice_.files]
         return ListedTable(

@@ -200,13 +200,16 @@ class LocalStore:
         _, folders = self._scan(folder_path(folder))
         return sorted(folders)
 
-    def remove_empty_folders(self) -> None:
-        """Remove `.hoodie` and the root if they contain no object."""
-        for folder, _, _ in os.walk(self._folder(".hoodie"), topdown=False):
+    def missing_folders(self) -> builtins.list[str]:
+        """Return the root and the folders above it that do not exist."""
+        return [str(folder) for folder in (self.root, *self.root.parents) if not os.path.lexists(folder)]
+
+    def remove_empty_folders(self, outer: Sequence[str] | None = None) -> None:
+        """Remove `.hoodie`, then `outer`, by default the root, if they contain no object."""
+        inner = [folder for folder, _, _ in os.walk(self._folder(".hoodie"), topdown=False)]
+        for folder in (*inner, *([str(self.root)] if outer is None else outer)):
             with suppress(OSError):  # not empty, or another user's
                 os.rmdir(folder)
-        with suppress(OSError):
-            os.rmdir(self.root)
 
     def nearest_above(self, path: str) -> str | None:
         folders = Path(os.path.realpath(self.root)).parents

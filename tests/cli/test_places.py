@@ -42,6 +42,13 @@ def test_list_names_tables_with_state_and_size(lake: Path, monkeypatch: pytest.M
     assert "more than 1 folder, so some were not listed" in crdt_mor("list", lake).stderr
 
 
+def test_list_names_commands(lake: Path) -> None:
+    (lake / "begun/.hoodie/.crdt_mor/loads/1").mkdir(parents=True)
+    (lake / "begun/.hoodie/.crdt_mor/loads/1/0").write_text("")
+    said = crdt_mor("list", lake).stderr
+    assert f"{lake}/begun: there is no table here; create it with crdt-mor create." in said
+
+
 def test_drop_asks_first(lake: Path) -> None:
     uri = lake / "events"
     said = crdt_mor("drop", uri, answer="n\n", code=1)

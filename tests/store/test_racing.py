@@ -193,6 +193,13 @@ def test_a_check_that_fails_leaves_nothing() -> None:
     assert store.walk(".hoodie") == []
 
 
+def test_a_check_leaves_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    check_store(tmp_path / "lake", keys=1)
+    check_store(tmp_path / "lake/not/there", keys=1)
+    assert [path.name for path in tmp_path.rglob("*")] == ["lake"]
+
+
 @pytest.mark.parametrize("keys", [0, -1, True, 1.5])
 def test_a_check_is_of_some_objects(keys: object) -> None:
     with pytest.raises(InvalidInputError, match="1 or more"):

@@ -64,6 +64,15 @@ def test_a_place_that_is_a_table_or_empty_or_missing(fast_path: Path) -> None:
         assert list_tables(fast_path / place) == TableList((), 1, 0)
 
 
+@pytest.mark.parametrize("left", [".hoodie/.temp/clock", ".hoodie/.temp/put-1"])
+def test_temporary_files_hide_no_table_below(fast_path: Path, left: str) -> None:
+    Table.create(fast_path / "a/t", SCHEMA, key="id")
+    (fast_path / left).parent.mkdir(parents=True)
+    assert states(list_tables(fast_path), fast_path) == {"a/t": "ready"}
+    (fast_path / left).write_text("")
+    assert states(list_tables(fast_path), fast_path) == {"a/t": "ready"}
+
+
 def test_the_number_of_listed_folders_is_bounded(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(5):
         Table.create(fast_path / f"t{n}", SCHEMA, key="id")
