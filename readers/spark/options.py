@@ -78,7 +78,8 @@ class ReadOptions:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
                 "TABLE do not reach a Python data source: DROP TABLE the name, then "
-                "crdt_mor.readers.spark.register_path(spark, name, path) and CREATE TABLE name USING name"
+                "crdt_mor.readers.spark.register_path(spark, name, path), or named_source without Python code, and "
+                "CREATE TABLE name USING name"
             )
         changes = settings.get("changes")
         if changes is None and not {"since", "until", "expired"}.isdisjoint(settings):

@@ -53,7 +53,8 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
         raise mor.InvalidInputError(
             'say which table: .save("/lake/events"), .start("/lake/events") or option("path", ...). A name in Spark\'s '
             "catalog cannot hold an address: DROP TABLE the name that toTable, saveAsTable or CREATE TABLE has made, "
-            "then crdt_mor.readers.spark.register_path(spark, name, path) and CREATE TABLE name USING name"
+            "then crdt_mor.readers.spark.register_path(spark, name, path), or named_source without Python code, and "
+            "CREATE TABLE name USING name"
         )
     operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")

@@ -127,6 +127,14 @@ def test_spark_sql_runs_each_statement_and_the_command_line_does_the_rest(lake: 
     assert lake.table.schema.names == ["page", "views", "title"]
 
 
+@pytest.mark.long
+def test_an_error_in_a_file_hides_the_formats_of_all_files_and_is_in_the_log(lake: Lake) -> None:
+    (lake.folder / "pyspark_other.py").write_text("from crdt_mor.readers.spark import nothing_of_this_name\n")
+    printed = lake.run(str(HOME / "bin" / "spark-sql"), *lake.settings, "-e", MADE)
+    for said in ("Skipping the lookup of Python Data Sources", "nothing_of_this_name", "[DATA_SOURCE_NOT_FOUND]"):
+        assert said in printed, printed
+
+
 @pytest.fixture
 def address(lake: Lake) -> Iterator[str]:
     """The address of a server of JDBC, started as the page has it."""
