@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import StorageUnavailableError
@@ -58,19 +58,19 @@ def avro_schema(schema: str, table: str) -> str:
     return TableSchema.from_json(schema).avro(table)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Projector:
     config: TableConfig
 
-    @property
+    @cached_property
     def folder(self) -> str:
         return join_path(".hoodie", self.config.timeline_path)
 
-    @property
+    @cached_property
     def archive(self) -> str:
         return join_path(self.folder, self.config.history_path)
 
-    @property
+    @cached_property
     def history(self) -> HudiHistory:
         return HudiHistory(self.folder, self.archive)
 

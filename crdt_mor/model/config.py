@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -45,7 +46,7 @@ _BUCKETS_MAX: Final = 99_999_999  # a file id contains eight digits of the bucke
 TableType = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableConfig:
     """The settings of a table that never change by themselves."""
 
@@ -64,36 +65,36 @@ class TableConfig:
         fields = self.name, self.key, self.merge, self.buckets, self.version, self.table_type, self.timeline_path
         return TableConfig, (*fields, dict(self.properties))
 
-    @property
+    @cached_property
     def ours(self) -> bool:
         return hoodie.OUR_VERSION in self.properties
 
-    @property
+    @cached_property
     def table_id(self) -> str | None:
         return self.properties.get(hoodie.OUR_ID)
 
-    @property
+    @cached_property
     def database(self) -> str | None:
         return self.properties.get(hoodie.DATABASE)
 
-    @property
+    @cached_property
     def layout_one(self) -> bool:
         """True for a read-only table, because Hudi's timeline lacks completion times."""
         return self.version < _LAYOUT_TWO_FROM
 
-    @property
+    @cached_property
     def was_upgraded(self) -> bool:
         """True if Hudi may have upgraded the table from a version with shared log files."""
         first = whole_number(self.properties.get(hoodie.INITIAL_VERSION, "").strip())
         known = first is not None and first >= _LAYOUT_TWO_FROM
         return not (self.ours or self.layout_one or known)
 
-    @property
+    @cached_property
     def history_path(self) -> str:
         """Hudi's archive, below its timeline's folder."""
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"
 
-    @property
+    @cached_property
     def local_times(self) -> bool:
         """True if instants are in local time, Hudi's default."""
         return not self.ours and self.properties.get(hoodie.TIMEZONE, "").strip().upper() != "UTC"
@@ -113,7 +114,7 @@ class TableConfig:
                 f"version {WRITTEN_VERSION}. version={self.version}"
             )
 
-    @property
+    @cached_property
     def delete_markers(self) -> Mapping[str, str]:
         """Columns of a Hudi table, with the text that makes a log's row a delete."""
         if self.ours:
@@ -123,17 +124,17 @@ class TableConfig:
         )
         return {IS_DELETED: "true", **({field: marker} if field and marker else {})}
 
-    @property
+    @cached_property
     def virtual_keys(self) -> bool:
         """True if the meta columns are empty, so readers compute the record keys."""
         return not hoodie.flag(self.properties, hoodie.META_FIELDS, default=True)
 
-    @property
+    @cached_property
     def unset_values(self) -> tuple[str | None, ...]:
         """The values in Hudi's logs that leave a column unchanged."""
         return () if self.ours else unset_values(self.properties, self.name)
 
-    @property
+    @cached_property
     def metadata_partitions(self) -> tuple[str, ...]:
         """The partitions of Hudi's metadata table. Hudi's readers see only the files that it lists."""
         return hoodie.names_in(self.properties.get(hoodie.METADATA_PARTITIONS, ""))

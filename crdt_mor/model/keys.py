@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from urllib.parse import unquote
 
@@ -47,7 +48,7 @@ _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 """Hadoop takes text before a colon for a scheme, and Spark decodes `%41` to A."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeySpec:
     fields: tuple[str, ...]
     partition_by: PartitionBy = ()
@@ -59,11 +60,6 @@ class KeySpec:
     url_encode: bool = False
     hash_fields: tuple[str, ...] = ()
     """The hashed key columns, if a table made by Hudi does not hash the whole key."""
-    partition_fields: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """The columns that determine a row's partition, each once."""
-    partition_columns: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """The stored column of each level: Hudi's partition fields."""
-    functions: tuple[PartitionFunction, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.fields:
@@ -72,12 +68,22 @@ class KeySpec:
             if len(set(names)) < len(names):
                 twice = [*map(str, names)]
                 raise InvalidInputError(f"the {what} has a column twice: name each column once. columns={twice}")
-        object.__setattr__(self, "partition_fields", sources(self.partition_by))
-        columns = tuple(one if isinstance(one, str) else one.column for one in self.partition_by)
-        object.__setattr__(self, "partition_columns", columns)
-        object.__setattr__(self, "functions", tuple(one for one in self.partition_by if not isinstance(one, str)))
 
-    @property
+    @cached_property
+    def partition_fields(self) -> tuple[str, ...]:
+        """The columns that determine a row's partition, each once."""
+        return sources(self.partition_by)
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The stored column of each level: Hudi's partition fields."""
+        return tuple(one if isinstance(one, str) else one.column for one in self.partition_by)
+
+    @cached_property
+    def functions(self) -> tuple[PartitionFunction, ...]:
+        return tuple(one for one in self.partition_by if not isinstance(one, str))
+
+    @cached_property
     def keygen_type(self) -> str:
         if self.generator:
             return self.generator
@@ -85,12 +91,12 @@ class KeySpec:
             return "NON_PARTITION"
         return "SIMPLE" if len(self.fields) == len(self.partition_by) == 1 else "COMPLEX"
 
-    @property
+    @cached_property
     def composite(self) -> bool:
         """True if the record key is `f1:v1,f2:v2`, not the text of the only key column."""
         return len(self.fields) > 1 or (self.keygen_type == "COMPLEX" and not self.value_only)
 
-    @property
+    @cached_property
     def times(self) -> tuple[str, ...]:
         """Partition columns that may be times: text for Hudi, perhaps stored as numbers."""
         return self.partition_fields if self.keygen_type in _OF_TIMES else ()
@@ -207,7 +213,7 @@ class KeySpec:
             rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
         return rules
 
-    @property
+    @cached_property
     def is_foreign(self) -> bool:
         """True if this release can only read such keys or partition paths."""
         return self.keygen_type not in _GENERATORS or self.url_encode
