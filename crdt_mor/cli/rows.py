@@ -95,7 +95,7 @@ def _print(rows: Rows, limit: int, key: Sequence[str]) -> None:
 
 
 def _require_flat(schema: pa.Schema) -> None:
-    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    nested = [field.name for field in schema if pa.types.is_nested(kinds.kind_of(field.type).in_polars(field.type))]
     if nested:
         raise mor.InvalidInputError(
             f"CSV cannot hold nested values: omit these columns with --columns, or use --format jsonl. columns={nested}"
@@ -106,7 +106,7 @@ def _write(rows: Rows, limit: int | None, format: Format) -> None:
     schema = rows.schema
     if format is Format.csv:
         _require_flat(schema)
-        schema = types.without_dictionaries(schema)
+        schema = pa.schema([_in_csv(field) for field in types.without_dictionaries(schema)])
     out = pa.PythonFile(sys.stdout.buffer, mode="w")
     writer: pc.CSVWriter | pq.ParquetWriter | ipc.RecordBatchStreamWriter
     if format is Format.csv:
@@ -117,5 +117,18 @@ def _write(rows: Rows, limit: int | None, format: Format) -> None:
         writer = pq.ParquetWriter(out, schema)
     with writer:
         for batch in _first(rows, limit):
-            writer.write_batch(batch.cast(schema) if schema.names else batch)
+            columns = [_cast(batch.column(field.name), field.type) for field in schema]
+            writer.write_batch(pa.record_batch(columns, schema) if columns else batch)
     sys.stdout.buffer.flush()
+
+
+def _in_csv(field: pa.Field) -> pa.Field:
+    """Return text for a type that Arrow's writer does not write as its reader takes it, such as a duration."""
+    return field.with_type(pa.string()) if kinds.kind_of(field.type).in_csv(field.type) == pa.string() else field
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    family = kinds.kind_of(types.values_of(column.type))
+    if kind == column.type or kind != pa.string() or family.stored_as == kind:
+        return column.cast(kind)
+    return pa.array([None if value is None else family.to_json(value) for value in values(column)], kind)

@@ -22,6 +22,8 @@ from typer.testing import CliRunner, Result
 import crdt_mor as mor
 from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
+from crdt_mor.columns.kinds_variants import VARIANT
+from crdt_mor.payloads import PartialUpdate
 from docs.site.man import commands
 
 COMMANDS = (
@@ -285,6 +287,19 @@ def test_cat_refuses_nested_columns_as_csv_by_name(tmp_path: Path) -> None:
     assert "CSV cannot hold nested values" in refused.stderr
     assert "['tags', 's']" in refused.stderr
     assert crdt_mor("cat", tmp_path / "t", "--columns", "id", "--format", "csv").stdout == '"id"\n'
+
+
+def test_cat_prints_csv_that_upsert_takes(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("took", pa.duration("ms")), ("v", VARIANT)])
+    table = mor.Table.create(tmp_path / "t", schema, key="id", merge=PartialUpdate())
+    table.upsert(pa.table({"id": ["a", "b"], "took": pa.array([90_500, None], pa.duration("ms")), "v": pa.nulls(2)}))
+    assert "columns=['v']" in crdt_mor("cat", tmp_path / "t", "--format", "csv", code=1).stderr
+    printed = crdt_mor("cat", tmp_path / "t", "--columns", "id,took", "--format", "csv").stdout
+    assert printed == '"id","took"\n"a","PT90.5S"\n"b",\n'
+    (tmp_path / "rows.csv").write_text(printed)
+    before = table.to_arrow()
+    crdt_mor("upsert", tmp_path / "t", tmp_path / "rows.csv")
+    assert mor.Table(tmp_path / "t").to_arrow() == before
 
 
 def test_cat_prints_json_where_floats_are_no_numbers_to_it(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 SPARKS = {
     "map<int,string>": "map(1, 'a', 2, null)",
-    "map<date,map<binary,int>>": "map(date'2026-01-31', map(X'00FF', 2))",
+    "map<date,map<bigint,int>>": "map(date'2026-01-31', map(5L, 2))",
     "array<map<timestamp,struct<x:int>>>": "array(map(timestamp'2026-01-31 10:00:00', named_struct('x', 1)), null)",
     "map<decimal(2,1),boolean>": "map(1.5BD, true)",
     "interval day to second": "interval '-1 02:03:04.000005' day to second",
