@@ -18,7 +18,7 @@ import pyarrow as pa
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableSchema
-from crdt_mor.columns.tables import with_columns
+from crdt_mor.columns.tables import in_schema, with_columns
 from crdt_mor.errors import CheckpointExpiredError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -160,7 +160,7 @@ class Changes(ArrowRows):
                 rows = self._schema.restore(table.select(stored))
                 rows = rows.rename_columns(self._columns) if stored else rows
                 rows = with_columns(rows, {name: table[name] for name in schema.names[len(self._columns) :]})
-                yield from rows.cast(schema).to_batches()
+                yield from in_schema(rows, schema).to_batches()
 
 
 def ends_of(

@@ -26,6 +26,7 @@ from crdt_mor.api.files_places import Places, require_known
 from crdt_mor.api.rows import ArrowRows
 from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.renames import NONE, Renames
+from crdt_mor.columns.tables import in_schema
 from crdt_mor.columns.text_types import ColumnTypes
 from crdt_mor.errors import InvalidInputError
 
@@ -268,7 +269,7 @@ def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) ->
 
 def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
     try:
-        return pa.Table.from_batches([rows]).select(schema.names).cast(schema)
+        return in_schema(pa.Table.from_batches([rows]).select(schema.names), schema)
     except (pa.ArrowException, ValueError) as error:
         raise InvalidInputError(
             "a file's values do not convert to the types of the first file, or of schema=, without loss: cast them. "

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
 from crdt_mor.columns.schema import META_COLUMNS
+from crdt_mor.columns.tables import in_schema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.laws.merging import merging_of
@@ -264,7 +265,7 @@ class Scan(ArrowRows):
         for frame in self._frames(self._stored):
             rows = self._snapshot.schema.restore(to_arrow(frame))
             rows = rows.rename_columns(schema.names) if rows.num_columns else rows
-            yield from (rows.cast(schema) if schema.names else rows).to_batches()
+            yield from (in_schema(rows, schema) if schema.names else rows).to_batches()
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
         names = self._snapshot.names

@@ -7,6 +7,13 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Cast columns of other types. pyarrow 21 cannot cast variants inside nested types to themselves."""
+    pairs = zip(rows.columns, schema, strict=True)
+    columns = [column if str(column.type) == str(field.type) else column.cast(field.type) for column, field in pairs]
+    return pa.table(columns, schema=schema)
+
+
 def with_columns(rows: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
     """Set columns, which become nullable; new ones come last. `pa.Table.set_column` copies all columns for each."""
     if not columns:

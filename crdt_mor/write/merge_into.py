@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.columns.tables import with_columns
+from crdt_mor.columns.tables import in_schema, with_columns
 from crdt_mor.columns.texts import no_rows
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
@@ -66,7 +66,7 @@ class Outcome:
 
 def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
     schema, config = statements.schema, statements.config
-    target = target.cast(pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
+    target = in_schema(target, pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
     pairs = plan.joined(target, schema)
     outcome = Outcome()
     inserted: list[pa.Table] = []

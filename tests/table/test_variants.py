@@ -17,6 +17,7 @@ from crdt_mor.cli import render
 from crdt_mor.cli.main import app
 from crdt_mor.columns.kinds_variants import VARIANT
 from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store import MemoryStore
 
 PARTS = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
@@ -117,7 +118,7 @@ def test_merges_updates_and_lives_of_variants_inside() -> None:
 def test_table_of_sparks_structs_has_variants_and_partial_updates_keep_them() -> None:
     table = mor.Table.create(
         "t", pa.schema([("id", pa.int64()), ("v", SPARKS), ("n", pa.int64())]), key="id",
-        merge=mor.payloads.PartialUpdate(), opening=mor.Opening(store=MemoryStore()),
+        merge=PartialUpdate(), opening=mor.Opening(store=MemoryStore()),
     )  # fmt: skip
     assert table.schema.field("v").type == VARIANT
     table.upsert(pa.table({"id": [0], "v": pa.array([OBJECT], SPARKS), "n": [1]}))
