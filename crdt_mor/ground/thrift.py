@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Never
+from typing import Any, Final, Never, cast
 
 from crdt_mor.errors import FormatError
 
@@ -64,9 +64,9 @@ def decode(data: bytes, parts: Parts | None = None) -> Struct:
     return struct
 
 
-def decode_front(data: bytes) -> tuple[Struct, int]:
+def decode_front(data: bytes | memoryview) -> tuple[Struct, int]:
     """Decode the struct at the front of `data` and count its bytes; raise `FormatError` for other data."""
-    reader = _Reader(data)
+    reader = _Reader(cast(bytes, data))
     return _struct(reader), reader.position
 
 

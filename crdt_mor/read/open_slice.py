@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -24,6 +24,7 @@ from crdt_mor.format.base_file import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_blocks, standing
 from crdt_mor.format.log_compaction import places
 from crdt_mor.ground.memory import keep_freed_memory
+from crdt_mor.ground.pages import check_pages
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
@@ -56,19 +57,25 @@ def open_slice(
     config: TableConfig,
     at_once: int = REQUESTS_OF_SLICE,
     at_hand: Mapping[str, bytes] = NOTHING_AT_HAND,
+    *,
+    checked: bool = False,
 ) -> Slice:
     """Return the decoded blocks of a file slice, in START_COMMIT_TIME order.
 
     Args:
         at_once: parallel requests to a bucket.
         at_hand: log files in memory, by path.
+        checked: check the CRCs of the logs' pages, and raise `FormatError`.
     """
     keep_freed_memory()
     base, contents = _opened(store, slice_, config, at_once, at_hand)
     logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
-        logs += [(order, log, block) for block in read_blocks(data, log.path)]
+        blocks_read = list(read_blocks(data, log.path))
+        if checked:
+            _check_pages(blocks_read)
+        logs += [(order, log, block) for block in blocks_read]
     logs = _in_place(_counted(logs, slice_.committed))
     carried = [slice_.committed is None and _is_carried(log, block) for _, log, block in logs]
     data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
@@ -91,6 +98,13 @@ def open_slice(
             # For a base file of Hudi this needs statistics of the commit time, a column that the merge may not fetch.
             latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _check_pages(blocks: Iterable[LogBlock]) -> None:
+    for block in blocks:
+        if block.kind is BlockKind.PARQUET:
+            place = f"{block.path} offset={block.offset}"
+            check_pages(ParquetSource.in_memory(bytes(block.content), name=place))
 
 
 def _counted(

@@ -21,6 +21,7 @@ from crdt_mor.columns.texts import text_scalar
 from crdt_mor.errors import SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.format.base_file import read_footer
+from crdt_mor.ground.pages import check_pages
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.laws.merging import merging_of, require_payloads
@@ -172,13 +173,16 @@ def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[Dat
     rule, columns, schema = merging.rule, merging.columns, merging.schema
     slice_ = FileSlice(group.partition, group.file_id, group.base, group.logs)
     pending = plan.pending_of(group)
-    opened = open_slice(store, slice_, config)
     with naming_damage(store, slice_):
+        opened = open_slice(store, slice_, config, checked=True)
         if group.logs_only and (carry := compact_logs(opened, rule, columns, pending)) is not None:
             copied = _copy_base(session, plan, group)
             return [copied, *_put_carry(session, plan, group, carry, schema)]
         if opened.base is not None:
-            opened = replace(opened, base=opened.base.at_hand())
+            base = opened.base.at_hand()
+            for source in base.one_by_one():
+                check_pages(source)
+            opened = replace(opened, base=base)
         gone = None if config.merge.expiry is None else expired(config.merge.expiry, plan.barrier)
         if rule.kind == "latest":
             compacted = compact_all(opened, rule, columns, pending[0] if pending else None, gone)

@@ -17,6 +17,7 @@ _NOT_GIVEN = "remove the cause, such as missing rights, a disk or a mount, and v
 _REWRITE = "run crdt-mor compact to rewrite the file group, then crdt-mor verify again"
 _OTHER_READERS = "readers of crdt_mor are not affected; Hudi's readers miss rows or see wrong rows"
 _UNREADABLE = "reads of this file group fail with an error; other file groups are read"
+_WRONG_PAGE = "reads of this file group fail or show wrong values, and it is not compacted; other file groups are read"
 _TWICE = "a write of the same row would not replace the row, so two rows would exist"
 _COPY = "in a table of Hudi's, correct wrong values in hoodie.properties; else copy the rows to a new table"
 _MIRRORS = "engines that read the mirror fail or see wrong rows; readers of crdt_mor are not affected"
@@ -54,7 +55,7 @@ CHECKS: Final = MappingProxyType({
     ),
     "missing": (_UNREADABLE, _RESTORE),
     "size": (_UNREADABLE, _RESTORE),
-    "read": (_UNREADABLE, _RESTORE),
+    "read": (_WRONG_PAGE, _RESTORE),
     "payload": (
         "reads of this file group fail with an error; its files are whole, and other file groups are read",
         "follow the payload's message in the finding; no backup and no restore is needed",
