@@ -283,7 +283,7 @@ def test_small_parts_share_a_task_and_large_ones_have_one() -> None:
 
 TYPES = {
     "YEAR TO MONTH": ("interval 1 year", "make it a number of months"),
-    "CALENDAR": ("make_interval(1)", "make it numbers of its months"),
+    "CALENDAR": ("make_interval(1)", "make it an interval of days to seconds"),
     "array<void>": ("array()", "cast the column, as to array<string>"),
     "map<void,void>": ("map()", "cast the column, as to array<string>"),
     "a collation": ("'a' collate unicode_ci", "cast the column to string"),
