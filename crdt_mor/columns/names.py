@@ -47,7 +47,7 @@ class Names:
     def _hidden(self) -> frozenset[str]:
         return frozenset(self.hidden)
 
-    @property
+    @cached_property
     def are_stored(self) -> bool:
         return not self.renamed and not self.hidden
 

@@ -106,12 +106,12 @@ class Columns:
     def schema(self) -> Mapping[str, pl.DataType]:
         return {**dict.fromkeys(META_COLUMNS, pl.String()), **self.stored}
 
-    @property
+    @cached_property
     def unscanned(self) -> frozenset[str]:
         """The columns of which a file may contain types that polars widens in no scan."""
         return self.numbered | self.widened
 
-    @property
+    @cached_property
     def merge_key(self) -> str:
         """The column that keys are compared by: the user's own if it is exact, otherwise the record key's text."""
         if self.key_column is None:

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
@@ -137,7 +138,7 @@ def _marker_of(entry: Mapping[str, Any]) -> tuple[str | None, Marker]:
     return column, marker
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MergeSpec:
     """The merge rule of a table. `nulls` and `unavailable` apply only to `partial`, `columns` to all but `ordering`."""
 
@@ -179,12 +180,12 @@ class MergeSpec:
                 f"merge=PartialUpdate(columns=...). repeated={sorted(repeated)}"
             )
 
-    @property
+    @cached_property
     def custom(self) -> bool:
         """True if only our readers can merge the rows."""
         return self.kind == "partial" or bool(self.columns)
 
-    @property
+    @cached_property
     def partial(self) -> bool:
         return self.kind == "partial"
 
