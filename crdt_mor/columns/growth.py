@@ -26,12 +26,13 @@ def without_nulls(kind: pa.DataType) -> pa.DataType | None:
         return pa.struct(fields) if fields or not kind.num_fields else None
     if pt.is_map(kind) or is_list(kind):
         inner = without_nulls(kind.item_type if pt.is_map(kind) else kind.value_type)
-        return inner and with_inner(kind, lambda field: field.with_type(inner))
+        return None if inner is None else with_inner(kind, lambda field: field.with_type(inner))
     return kind
 
 
 def with_fields_of(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
-    return combined(kind, other, lambda _, mine, its: with_fields_of(mine, its)) or kind
+    found = combined(kind, other, lambda _, mine, its: with_fields_of(mine, its))
+    return kind if found is None else found
 
 
 def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType:
@@ -45,7 +46,7 @@ def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType
         return field.with_type(without_views(field.type))
 
     found = combined(declared, batch, inner, added) if _has_room(declared, batch) else None
-    return found or join_types(declared, batch, column)
+    return join_types(declared, batch, column) if found is None else found
 
 
 def _has_room(declared: pa.DataType, batch: pa.DataType) -> bool:

@@ -236,7 +236,9 @@ class TableSchema:
         """Return a batch's column without fields of type null; None if nothing is left."""
         kind = without_nulls(column.type)
         new = column.name not in self and not pa.types.is_null(column.type)
-        return column if kind is None and new else kind and column.with_type(kind)
+        if kind is None:
+            return column if new else None
+        return column.with_type(kind)
 
     # --- data in, data out ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind) and pt.is_struct(declared):
         shown = {stored_field(field.name): field for field in declared}
         return pa.struct([_shown(field, shown.get(field.name)) for field in kind])
-    return combined(kind, declared, lambda _, mine, its: with_shown_fields(mine, its)) or kind
+    found = combined(kind, declared, lambda _, mine, its: with_shown_fields(mine, its))
+    return kind if found is None else found
 
 
 def stored_leaves(kind: pa.DataType, column: str) -> pa.DataType:

@@ -146,6 +146,17 @@ def test_values_of_maps_widen_and_structs_inside_grow() -> None:
         table.maintenance.compact()
 
 
+def test_structs_without_fields_are_new_columns_and_come_with_other_new_ones(tmp_path: Path) -> None:
+    table = made(NOTHING, pa.list_(NOTHING))
+    given = pa.table({"id": [1], "c0": pa.array([{}], NOTHING), "c1": pa.array([[{}]], pa.list_(NOTHING))})
+    new = pa.array([{"e": {}}], pa.struct([("e", NOTHING)]))
+    table.upsert(given.append_column("c2", new).append_column("c3", given["c0"]), schema_mode="merge")
+    assert table.to_arrow().to_pylist() == [{"id": 1, "c0": {}, "c1": [{}], "c2": {"e": {}}, "c3": {}}]
+    moved = table.maintenance.migrate(str(tmp_path / "moved"), buckets=2)
+    assert moved is not None
+    assert mor.Table(tmp_path / "moved").to_arrow() == table.to_arrow()
+
+
 def test_struct_without_fields_never_grows_and_fills_no_other() -> None:
     table = made(NOTHING, pa.struct([("x", pa.int8())]))
     table.upsert(pa.table({"id": [1], "c0": pa.array([{}], NOTHING), "c1": pa.array([{}], NOTHING)}))
