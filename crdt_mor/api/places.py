@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from crdt_mor.api.opening import Opening, opened_with
+from crdt_mor.errors import TableNotFoundError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.deadlines import operation
+from crdt_mor.ground.machine import is_folder
 from crdt_mor.services.drop import Dropped, drop
 from crdt_mor.services.listing import TableList, list_below
 from crdt_mor.store.local import LocalStore
@@ -22,11 +24,16 @@ def list_tables(place: str | os.PathLike[str], *, storage_options: Mapping[str, 
 
     At most 2,000 folders are listed. The insides of tables, hidden folders, partitions such as `day=2026-01-31` and
     symbolic links are skipped.
+
+    Raises:
+        TableNotFoundError: the folder does not exist. In a bucket it counts as empty.
     """
     environment = SystemEnvironment()
     root = absolute(place)
     store = open_store(root, environment, storage_options)
     assert isinstance(store, LocalStore | ObjectStore)
+    if isinstance(store, LocalStore) and not is_folder(store.root):
+        raise TableNotFoundError(f"there is no folder here, so there are no tables: check the path. path={root}")
     return list_below(store, root, lambda uri: open_store(uri, environment, storage_options), environment)
 
 

@@ -60,21 +60,22 @@ def say(kind: str, text: str, *, json: bool) -> None:
         render.note(f"error: {text}")
 
 
+def warn(kind: str, message: str, *, json: bool) -> None:
+    text = " ".join(message.split())
+    if json:
+        render.note_document({"warning": {"type": kind, "message": text, "facts": facts(text)}})
+    else:
+        render.note(f"warning: {text}")
+
+
 @contextmanager
 def warnings_told(*, json: bool) -> Iterator[None]:
-    def say_warning(kind: str, message: str) -> None:
-        text = " ".join(message.split())
-        if json:
-            render.note_document({"warning": {"type": kind, "message": text, "facts": facts(text)}})
-        else:
-            render.note(f"warning: {text}")
-
     def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
-        say_warning(category.__name__, str(message))
+        warn(category.__name__, str(message), json=json)
 
     def tell_of_wait(event: mor.observing.Event) -> None:
         if isinstance(event, mor.observing.WaitEvent):
-            say_warning(type(event).__name__, event.message)
+            warn(type(event).__name__, event.message, json=json)
 
     with warnings.catch_warnings(), mor.observe(tell_of_wait):
         warnings.showwarning = tell  # type: ignore[assignment]

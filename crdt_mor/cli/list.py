@@ -32,6 +32,8 @@ def list(  # noqa: A001  the command's name
     else:
         columns = ["table", "state", "version", "last commit", "files", "logs", "size"]
         render.table(columns, map(_for_people, tables), ["version", "files", "logs", "size"], ["table", "state"])
+        if not tables:
+            render.note(f"no tables at or below this place. path={address}")
         for one in tables:
             if one.reason:
                 render.note(f"{one.uri}: {one.reason}")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 import crdt_mor as mor
-from crdt_mor.cli import failures, inputs
+from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.ground.clock import Environment
 
@@ -76,18 +76,39 @@ class Watch:
 
 
 class Places:
-    """The tables at and below some places. While a place cannot be listed, its earlier tables stay."""
+    """The tables at and below some places; each change is said once.
+
+    While a place cannot be listed, its earlier tables stay. The first call raises errors that stay, such as that of a
+    folder that does not exist.
+    """
 
     def __init__(self, places: Sequence[str], *, json: bool) -> None:
-        self._known: dict[str, list[str]] = {place: [] for place in places}
+        self._known: dict[str, list[str] | None] = dict.fromkeys(places)
         self._json = json
 
     def __call__(self) -> list[str]:
-        for place in self._known:
+        for place, known in self._known.items():
             try:
-                found = mor.list_tables(place, storage_options=inputs.storage()).tables
+                listed = mor.list_tables(place, storage_options=inputs.storage()).tables
             except (mor.CrdtMorError, OSError) as error:
+                if known is None and not _may_pass(error):
+                    raise
                 failures.report(error, "maintain", json=self._json, debug=False)
                 continue
-            self._known[place] = [one.uri for one in found if one.state in _MAINTAINED]
-        return list(dict.fromkeys(uri for tables in self._known.values() for uri in tables))
+            found = [one.uri for one in listed if one.state in _MAINTAINED]
+            self._tell(place, known, found)
+            self._known[place] = found
+        return list(dict.fromkeys(uri for tables in self._known.values() for uri in tables or ()))
+
+    def _tell(self, place: str, known: Sequence[str] | None, found: Sequence[str]) -> None:
+        new = sorted({*found} - {*(known or ())})
+        if new and not self._json:  # the lines of JSON name the tables
+            render.note(f"{place}: maintaining {', '.join(new)}")
+        if not found and known != []:
+            failures.warn(
+                "UserWarning", f"no table to maintain is at or below this place. path={place}", json=self._json
+            )
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, mor.StorageUnavailableError) and not isinstance(error, mor.errors.StorageRefusedError)

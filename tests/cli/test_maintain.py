@@ -201,6 +201,44 @@ def test_a_table_that_fails_waits_longer_and_stops_no_other(table: Path, monkeyp
     ]
 
 
+def test_a_watch_of_a_folder_that_does_not_exist_is_refused(table: Path) -> None:
+    assert "there is no folder here" in run(table.parent, table.with_name("typo"), "--watch", code=1).stderr
+    (table.parent / "file").write_text("")
+    assert "not a file" in run(table.parent / "file", "--watch", code=1).stderr
+
+
+def test_a_watch_waits_for_a_store_that_is_down(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*_: object, **__: object) -> mor.results.TableList:
+        raise mor.StorageUnavailableError("the network is down")
+
+    there = mor.list_tables
+    time = Nights(lambda: monkeypatch.setattr(mor, "list_tables", there), ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    monkeypatch.setattr(mor, "list_tables", down)
+    done = run(table.parent, "--watch")
+    assert done.stdout.count(f"{table}: ") == 1
+    assert done.stderr.count("the network is down") == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_watch_says_once_what_it_found(table: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drops() -> None:
+        mor.drop_table(table)
+        table.parent.mkdir(exist_ok=True)
+
+    empty = table.parent / "empty"
+    empty.mkdir()
+    time = Nights(lambda: None, drops, lambda: None, empty.rmdir, ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    done = run(table.parent, empty, "--watch", "--output", form)
+    warned = [
+        line.partition("path=")[2].split('"')[0] for line in done.stderr.splitlines() if "no table to main" in line
+    ]
+    assert warned == [str(empty), str(table.parent)]
+    assert done.stderr.count(f"{table.parent}: maintaining {table}\n") == (form == "text")
+    assert done.stderr.count("there is no folder here") == 1, "later it may come back"
+
+
 def test_a_place_that_cannot_be_listed_keeps_its_tables(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def down(*_: object, **__: object) -> mor.results.TableList:
         raise mor.StorageUnavailableError("the network is down")

@@ -49,6 +49,12 @@ def test_list_names_commands(lake: Path) -> None:
     assert f"{lake}/begun: there is no table here; create it with crdt-mor create." in said
 
 
+def test_list_says_that_nothing_is_there(lake: Path) -> None:
+    (lake / "empty").mkdir()
+    assert f"no tables at or below this place. path={lake}/empty" in crdt_mor("list", lake / "empty").stderr
+    assert "there is no folder here" in crdt_mor("list", lake / "nothing", code=1).stderr
+
+
 def test_drop_asks_first(lake: Path) -> None:
     uri = lake / "events"
     said = crdt_mor("drop", uri, answer="n\n", code=1)
