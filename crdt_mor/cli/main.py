@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
@@ -107,7 +108,13 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that suggests the right option for another system's option."""
+    """A command that suggests the right option for another system's option. Its help has no markup."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        described: list[Any] = [self, *self.params]
+        for one in described:
+            one.help = escape(one.help or "")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pyarrow as pa
@@ -78,6 +79,18 @@ def test_every_command_has_help(command: str) -> None:
     assert "--output" in shown
     assert "--debug" in shown
     assert f"Example: crdt-mor {command} " in " ".join(shown.split())
+
+
+def test_help_shows_texts_in_brackets() -> None:
+    for name, callback in commands(app).items():
+        parameters = inspect.signature(callback).parameters.values()
+        texts = [inspect.getdoc(callback) or "", *(get_args(one.annotation)[1].help or "" for one in parameters)]
+        bracketed = [word for text in texts for word in re.findall(r"\[[a-z_]+\]", text)]
+        if bracketed:
+            shown = crdt_mor(*name.split(), "--help").stdout
+            assert [word for word in bracketed if word not in shown] == [], name
+            assert "\\[" not in shown
+    assert "'crdt-mor[metrics]'" in crdt_mor("metrics", "--help").stdout
 
 
 def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() -> None:
