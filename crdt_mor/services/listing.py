@@ -12,8 +12,10 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.model.instant import EPOCH, to_datetime
+from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.metrics import last_commit
 from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 
@@ -28,7 +30,7 @@ class ListedTable:
     Attributes:
         state: "ready" for writes; "handed over" to Hudi's writers; "moving", "moved" or "arriving" by a migration;
             "incomplete" after an interrupted creation, copy or drop; "unreadable".
-        committed: UTC time of the newest commit.
+        committed: UTC time of the newest commit of rows; of a base file if history dropped it.
         files, log_files, bytes: data files of the newest snapshot.
         reason: why it is incomplete or unreadable.
     """
@@ -119,9 +121,10 @@ def _described(uri: str, open_at: Callable[[str], Store], environment: Environme
             is_begun = any(not stat.path.startswith(f"{TEMP_FOLDER}/") for stat in store.walk(".hoodie"))
             return ListedTable(uri, "incomplete", reason=str(error)) if is_begun else None
         value = session.views.sealed()
-        files = [file for slice_ in Snapshot.seal(session, value).slices for file in slice_.files]
+        slices = Snapshot.seal(session, value).slices
+        files = [file for slice_ in slices for file in slice_.files]
         return ListedTable(
-            uri, _state_of(value), value.version, _committed(session, value), len(files),
+            uri, _state_of(value), value.version, _committed(session, value, slices), len(files),
             sum(not file.is_base for file in files), sum(file.size for file in files),
         )  # fmt: skip
     except TableNotFoundError as error:
@@ -130,9 +133,9 @@ def _described(uri: str, open_at: Callable[[str], Store], environment: Environme
         return ListedTable(uri, "unreadable", reason=str(error))
 
 
-def _committed(session: Session, value: Timeline) -> datetime | None:
-    newest = session.views.newest(value)
-    return None if newest is None else to_datetime(newest.completed, local=session.config.local_times)
+def _committed(session: Session, value: Timeline, slices: Slices) -> datetime | None:
+    instant = last_commit(session, value, slices)
+    return None if instant is None else to_datetime(instant, local=session.config.local_times)
 
 
 def _state_of(value: Timeline) -> Literal["ready", "handed over", "moving", "moved", "arriving"]:

@@ -73,7 +73,7 @@ def metrics(session: Session) -> Metrics:
     oldest = min((p.requested for p in value.pending), default=None)
     readers = list(lags(session, value, now_ms))
     return Metrics(
-        last_commit_age_seconds=_age(_last_commit(session, value, slices), now_ms),
+        last_commit_age_seconds=_age(last_commit(session, value, slices), now_ms),
         oldest_pending_age_seconds=_age(oldest, now_ms) or 0.0,
         pending_writes=len(value.pending),
         open_plans=len(value.plans),
@@ -122,8 +122,8 @@ def _due(session: Session, value: Timeline) -> dict[str, bool]:
     return {name: name in due for name in LIGHT_SERVICES}
 
 
-def _last_commit(session: Session, value: Timeline, slices: Slices) -> InstantTime | None:
-    """Return the completion of the newest commit, or else the instant of the newest base file."""
+def last_commit(session: Session, value: Timeline, slices: Slices) -> InstantTime | None:
+    """Return the completion of the newest commit of rows, or else the instant of the newest base file."""
     newest = session.views.newest(value, is_commit)
     if newest is not None:
         return newest.completed

@@ -65,6 +65,18 @@ def test_a_place_that_is_a_table_or_empty_or_missing(fast_path: Path) -> None:
         list_tables(fast_path / "missing")
 
 
+def test_upkeep_is_no_commit_of_rows(fast_path: Path) -> None:
+    table = Table.create(fast_path / "t", SCHEMA, key="id")
+    assert list_tables(table.uri).tables[0].committed is None
+    table.upsert(ROWS)
+    (committed,) = (one.committed for one in list_tables(table.uri).tables)
+    table.maintenance.compact()
+    assert [one.committed for one in list_tables(table.uri).tables] == [committed]
+    age = table.inspect.metrics().last_commit_age_seconds
+    assert age is not None
+    assert committed == table.history()["completed"][-1].as_py()
+
+
 @pytest.mark.parametrize("left", [".hoodie/.temp/clock", ".hoodie/.temp/put-1"])
 def test_temporary_files_hide_no_table_below(fast_path: Path, left: str) -> None:
     Table.create(fast_path / "a/t", SCHEMA, key="id")
