@@ -36,6 +36,11 @@ class Checkpoint:
     def since(self) -> str | None:
         return None if self.is_begun else self.cut.checkpoint(self.table_id)
 
+    @property
+    def start(self) -> Cut:
+        """Where the reader's next window begins."""
+        return Cut.start(self.cut.by) if self.is_begun else self.cut
+
     def __str__(self) -> str:
         state = "begun" if self.is_begun else "done"
         return f"{self.reader}.{self.cut.time}.{self.cut.by}.{state}.{self.table_id or _NO_ID}"

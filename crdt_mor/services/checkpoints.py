@@ -161,7 +161,7 @@ class Lag:
 
 def lags(session: Session, value: Timeline, now_ms: int) -> Iterator[Lag]:
     for _, checkpoint in sorted(known(session, value).items()):
-        cut = checkpoint.cut
+        cut = checkpoint.start
         behind = unread(session.views.completions(value, partial(_may_be_unread, cut)), cut)
         oldest_ms = min((to_ms(c.completed) for c in behind), default=now_ms)
         is_lost = not checkpoint.is_begun and _is_gone(session, value, checkpoint)

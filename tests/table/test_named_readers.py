@@ -289,6 +289,24 @@ def test_maintain_keeps_it_too_and_metrics_say_so(
     assert found.service_due["clean"]
 
 
+def test_a_reader_that_died_in_its_first_window_is_behind_by_all_commits(
+    table: mor.Table, write: Callable[..., None], simulated: Simulated
+) -> None:
+    write("a", "b")
+    simulated.environment.sleep(DAY)
+    begun = table.changes(reader="billing")
+    (row,) = table.inspect.readers().to_pylist()
+    assert (row["checkpoint"], row["commits"], row["lost"]) == (None, begun.commits, False) == (None, 2, False)
+    assert row["lag"] == pytest.approx(timedelta(seconds=DAY + 1), abs=timedelta(seconds=1))
+    write("c")
+    clean(table)
+    found = table.inspect.metrics()
+    assert (found.reader_lag_commits, found.reader_lost) == ({"billing": 3}, {"billing": False})
+    assert found.reader_lag_seconds["billing"] >= DAY
+    table.changes(reader="billing").done()
+    assert table.inspect.metrics().reader_lag_commits == {"billing": 0}
+
+
 def test_an_erasure_waits_for_no_reader(table: mor.Table, write: Callable[..., None]) -> None:
     write("a")
     table.changes(reader="billing").done()
