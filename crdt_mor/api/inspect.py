@@ -296,7 +296,7 @@ class Inspect:
         """Return the named readers of `changes`, by name.
 
         Returns:
-            checkpoint: null in the first window.
+            checkpoint: null until the first window is done.
             commits: number of unread commits.
             lag: age of the oldest.
             lost: True if unread changes are gone.
@@ -327,8 +327,8 @@ class Inspect:
             from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
 
             paths = scope_of(rehearsal(self._session, value), require_partitions(partitions)).partitions or ()
-            require_known(paths, partitions, slices.partitions)
             slices = slices.within(paths)
+            require_known(paths, partitions, slices.partitions, as_of)
         rows = []
         for slice_ in slices:
             for file in slice_.files:

@@ -47,6 +47,7 @@ _PHRASES: Final = (
     (r"(?:table\.)?inspect\.pending\(\)", "crdt-mor timeline URI --pending"),
     (r"(?:table\.)?inspect\.timeline\(\)", "crdt-mor timeline URI"),
     (r"(?:table\.)?inspect\.files\(\)", "crdt-mor files URI"),
+    (r"(?:table\.)?inspect\.files\(as_of\)", "crdt-mor files URI --as-of T"),
     (r"(?:table\.)?inspect\.readers\(\)", "crdt-mor readers URI"),
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),

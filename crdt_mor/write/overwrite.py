@@ -142,13 +142,20 @@ def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> S
     return Scope(tuple(sorted({_path(write, partition) for partition in partitions})))
 
 
-def require_known(paths: Collection[str], partitions: Collection[object], known: Collection[str]) -> None:
-    """Raise `InvalidInputError` unless the paths of `partitions` are all known, and there is at least one."""
+def require_known(
+    paths: Collection[str], partitions: Collection[object], known: Collection[str], as_of: object = None
+) -> None:
+    """Raise `InvalidInputError` unless the paths of `partitions` are all known, and there is at least one.
+
+    as_of: the moment of `known`, None for now.
+    """
     unknown = {*paths} - {*known}
     if unknown or not paths:
+        has = "has: table.inspect.files()" if as_of is None else "had at this moment: table.inspect.files(as_of)"
+        moment = "" if as_of is None else f" as_of={as_of}"
         raise InvalidInputError(
-            "pass partitions that the table has: table.inspect.files() lists them. "
-            f"unknown={sorted(unknown)} partitions={list(partitions)}"
+            f"pass partitions that the table {has} lists them. "
+            f"unknown={sorted(unknown)} partitions={list(partitions)}{moment}"
         )
 
 

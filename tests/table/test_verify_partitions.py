@@ -64,6 +64,11 @@ def test_the_files_of_one_partition(table: Table) -> None:
         assert {row["kind"] for row in found} == {"base", "log"}
     with pytest.raises(InvalidInputError, match=r"unknown=\['day=2026-01-09'\]"):
         table.inspect.files(partitions=["2026-01-09"])
+    version = table.version
+    table.upsert(rows(9))
+    assert table.inspect.files(partitions=["2026-01-09"]).num_rows == 1
+    with pytest.raises(InvalidInputError, match=rf"the table had at this moment: .*\(as_of\) lists .* as_of={version}"):
+        table.inspect.files(version, partitions=["2026-01-09"])
     with pytest.raises(InvalidInputError, match="partitions as a list"):
         table.inspect.files(partitions="2026-01-01")
 
