@@ -37,6 +37,9 @@ PART_BYTES: Final = 64 << 20
 KEYS_NAMED: Final = 10
 """Most keys named per kind of difference."""
 
+DIFFERENCE: Final = "_difference"
+"""A column: here, there or changed."""
+
 _NUMBER: Final = "_crdt_number"
 
 Key = tuple[object, ...]
@@ -53,7 +56,7 @@ class Differences:
         here, there: number of rows only in this table, and in the other.
         changed: number of rows with different values.
         key: columns that identify a row.
-        keys_here, keys_there, keys_changed: first keys of these rows.
+        keys_here, keys_there, keys_changed: first keys of these rows, at most 10 each.
         same_file_groups: number of file groups with equal bytes; their rows were not read.
         rows, other_rows: number of rows read.
     """
@@ -95,10 +98,24 @@ class Differences:
 def diff(
     session: Session, other: Session, as_of: AsOf | None, other_as_of: AsOf | None, columns: Sequence[str] | None
 ) -> Differences:
+    return diff_with_keys(session, other, as_of, other_as_of, columns, KEYS_NAMED)[0]
+
+
+def diff_with_keys(
+    session: Session,
+    other: Session,
+    as_of: AsOf | None,
+    other_as_of: AsOf | None,
+    columns: Sequence[str] | None,
+    most: int | None,
+) -> tuple[Differences, pl.DataFrame]:
+    """Return also the first `most` keys of each kind, None for all."""
     one, two = _sealed(session, as_of, "as_of"), _sealed(other, other_as_of, "other_as_of")
     if one.moment is not None and two.moment is not None:  # one moment for both
         one, two = (replace(side, moment=max(one.moment, two.moment)) for side in (one, two))
-    return _Comparison(one, two, columns).run()
+    comparison = _Comparison(one, two, columns, most)
+    comparison.run()
+    return comparison.differences(), comparison.keys()
 
 
 def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
@@ -106,18 +123,22 @@ def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
 
 
 class _KeySample:
-    def __init__(self) -> None:
+    """The first `most` keys of a kind of difference, None for all."""
+
+    def __init__(self, none: pl.DataFrame, most: int | None) -> None:
         self.count = 0
-        self.keys: list[Key] = []
+        self.keys = none
+        self._most = most
 
     def add(self, keys: pl.DataFrame) -> None:
         self.count += keys.height
-        if len(self.keys) < KEYS_NAMED and keys.height:
-            self.keys += _sorted(keys).head(KEYS_NAMED - len(self.keys)).rows()
+        left = None if self._most is None else self._most - self.keys.height
+        if left != 0 and keys.height:
+            self.keys = self.keys.vstack(keys.sort(keys.columns).slice(0, left))
 
 
 class _Comparison:
-    def __init__(self, one: Snapshot, two: Snapshot, columns: Sequence[str] | None) -> None:
+    def __init__(self, one: Snapshot, two: Snapshot, columns: Sequence[str] | None, most: int | None) -> None:
         self._sides = one, two
         configs = [shown_config(side.session.config, side.names) for side in self._sides]
         self._aligned = _require_same_key(*configs)
@@ -131,7 +152,7 @@ class _Comparison:
         self._values = [name for name in common if name not in self._key]
         self._types = _common_types(self._sides, [*self._key, *self._values])
         self._modulus = _modulus(configs[0], configs[1], self._sides)
-        self._samples = {kind: _KeySample() for kind in ("here", "there", "changed")}
+        self._samples = {kind: _KeySample(self._empty.select(self._key), most) for kind in ("here", "there", "changed")}
         self._rows = [0, 0]
         self._same = 0
 
@@ -139,9 +160,16 @@ class _Comparison:
         key = configs[0].key
         return [one for one in key.partition_by if self._aligned and isinstance(one, str) and one not in key.fields]
 
-    def run(self) -> Differences:
+    def run(self) -> None:
         for slices in self._classes():
             self._compare(self._differing(slices))
+
+    def keys(self) -> pl.DataFrame:
+        return pl.concat(
+            sample.keys.select(pl.lit(kind).alias(DIFFERENCE), pl.all()) for kind, sample in self._samples.items()
+        )
+
+    def differences(self) -> Differences:
         one, two = self._sides
         here, there, changed = self._samples.values()
         return Differences(
@@ -155,9 +183,9 @@ class _Comparison:
             there=there.count,
             changed=changed.count,
             key=self._key,
-            keys_here=tuple(here.keys),
-            keys_there=tuple(there.keys),
-            keys_changed=tuple(changed.keys),
+            keys_here=tuple(here.keys.head(KEYS_NAMED).rows()),
+            keys_there=tuple(there.keys.head(KEYS_NAMED).rows()),
+            keys_changed=tuple(changed.keys.head(KEYS_NAMED).rows()),
             same_file_groups=self._same,
             rows=self._rows[0],
             other_rows=self._rows[1],
@@ -311,7 +339,3 @@ def _modulus(one: TableConfig, two: TableConfig, sides: Sequence[Snapshot]) -> i
 
 def _key_types(schema: TableSchema, fields: Sequence[str]) -> list[object]:
     return [schema.stored.field(name).type for name in fields]
-
-
-def _sorted(keys: pl.DataFrame) -> pl.DataFrame:
-    return keys.sort(keys.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -14,9 +15,9 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
+from crdt_mor.cli.options import AsOf, Columns, Form, How, Limit, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import Format, checked_format, send
+from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.cli.whole_files import put_whole
 
 
@@ -27,11 +28,15 @@ def changes(
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Continue from the checkpoint in FILE, and store the next."),
+        typer.Option(
+            metavar="FILE", help="Continue from the checkpoint in FILE, and store the next; all rows are printed."
+        ),
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Continue at this reader's checkpoint, which the table keeps."),
+        typer.Option(
+            metavar="NAME", help="Continue at this reader's checkpoint, which the table keeps; all rows are printed."
+        ),
     ] = None,
     images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,
@@ -42,6 +47,7 @@ def changes(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more changes, like tail -f.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="How often --follow looks.")] = 1.0,
     columns: Columns = None,
+    limit: Limit = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
@@ -56,6 +62,9 @@ def changes(
         raise typer.BadParameter("the file contains the start: omit --since", param_hint="--checkpoint")
     if checkpoint is not None and reader is not None:
         raise typer.BadParameter("--reader and --checkpoint exclude each other", param_hint="--reader")
+    is_noted = reader is not None or checkpoint is not None
+    if limit is not None and (is_noted or follow):
+        raise typer.BadParameter("--reader, --checkpoint and --follow print all rows: omit it", param_hint="--limit")
     start = inputs.point(since, "--since", checkpoint=True)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
@@ -69,15 +78,18 @@ def changes(
         windows = following(table, start, every=pause, **options)
     else:
         windows = iter([table.changes(start, **options)])
+    most = None if is_noted else most_rows(limit, form)
     for window in windows:
-        send(window, None, form, table.config.key)
+        is_whole = send(window, most, form, table.config.key)
         sys.stdout.flush()
         if reader is not None:
             window.done()
         elif checkpoint is not None:
             _note(checkpoint, window.checkpoint)
         elif not follow:
-            render.note(f"continue with --since {window.checkpoint}")
+            render.note(
+                f"{'' if is_whole else 'after all rows, shown or not, '}continue with --since {window.checkpoint}"
+            )
 
 
 def readers(uri: Uri, output: Form = Output.text) -> None:
@@ -116,6 +128,7 @@ def diff(
     as_of: AsOf = None,
     other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The moment of the other table.")] = None,
     columns: Columns = None,
+    limit: Limit = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
@@ -126,7 +139,8 @@ def diff(
     Example: crdt-mor diff events 1 5
     """
     if after is None:
-        _diff_of_tables(uri, before, as_of, other_as_of, inputs.split_names(columns), output)
+        moments = {"as_of": inputs.point(as_of, "--as-of"), "other_as_of": inputs.point(other_as_of, "--other-as-of")}
+        _diff_of_tables(uri, before, moments | {"columns": inputs.split_names(columns)}, limit, format, output)
         return
     if as_of is not None or other_as_of is not None:
         raise typer.BadParameter("the arguments are moments already: omit this option", param_hint="--as-of")
@@ -134,27 +148,34 @@ def diff(
     assert start is not None
     assert end is not None
     table = inputs.opened(uri)
+    form = checked_format(format, output)
     found = table.diff(start, end, columns=inputs.split_names(columns))
-    send(found, None, checked_format(format, output), table.config.key)
+    send(found, most_rows(limit, form), form, table.config.key)
 
 
 def _diff_of_tables(
-    uri: str, other: str, as_of: str | None, other_as_of: str | None, columns: list[str] | None, output: Output
+    uri: str, other: str, options: Mapping[str, Any], limit: int | None, format: Format, output: Output
 ) -> None:
-    here, there = inputs.point(as_of, "--as-of"), inputs.point(other_as_of, "--other-as-of")
+    if output is Output.json and limit is not None:
+        raise typer.BadParameter(
+            "the document names at most 10 keys of each kind: use --format jsonl", param_hint="--limit"
+        )
+    form = checked_format(format, output)
     table = inputs.opened(uri, other)
-    found = table.diff(_other_table(uri, other), columns=columns, as_of=here, other_as_of=there)
+    beside = _other_table(uri, other)
     if output is Output.json:
+        found = table.diff(beside, **options)
         render.document({**asdict(found), "equal": found.is_equal})
     else:
+        from crdt_mor.api.diff import DIFFERENCE, diff_with_keys
+        from crdt_mor.merge.kernel import to_arrow
+
+        most = most_rows(limit, form)
+        sessions = table._session, beside._session  # noqa: SLF001  a room below
+        found, keys = diff_with_keys(*sessions, **options, most=None if most is None else most + 1)
         render.note(str(found))
-        rows = [
-            (kind, *key)
-            for kind, keys in (("here", found.keys_here), ("there", found.keys_there), ("changed", found.keys_changed))
-            for key in keys
-        ]
-        if rows:
-            render.table(("", *found.key), rows, kept=("", *found.key))
+        if keys.height or form is not Format.table:
+            send(to_arrow(keys), most, form, (DIFFERENCE, *found.key))
     if not found.is_equal:
         raise typer.Exit(BROKEN)
 

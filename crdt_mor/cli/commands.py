@@ -30,13 +30,14 @@ from crdt_mor.cli.options import (
     Form,
     How,
     Key,
+    Limit,
     Names,
     NamesOf,
     Settings,
     Uri,
 )
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
+from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import words_of_bytes, words_of_ms
@@ -102,10 +103,7 @@ def cat(
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
     names: Names = NamesOf.now,
-    limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help=f"At most N rows; default {TABLE_ROWS} for --format table, else all."),
-    ] = None,
+    limit: Limit = None,
     format: How = Format.table,
     meta: Annotated[bool, typer.Option("--meta", help="Add Hudi's five meta columns in front.")] = False,
     explain: Annotated[
@@ -130,7 +128,7 @@ def cat(
         explanation = scan.explain()
         render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
         return
-    send(scan, limit, form, table.config.key)
+    send(scan, most_rows(limit, form), form, table.config.key)
 
 
 def _ttl_text(ttl: str | tuple[str, timedelta] | None) -> str | None:

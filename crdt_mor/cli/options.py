@@ -11,7 +11,7 @@ import typer
 
 from crdt_mor.cli import inputs
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import Format
+from crdt_mor.cli.rows import TABLE_ROWS, Format
 
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, s3://bucket/path, …", show_default=False)]
 
@@ -81,6 +81,10 @@ AsOf = Annotated[
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
 How = Annotated[Format, typer.Option(help="The format of the rows.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, help=f"At most N rows; default {TABLE_ROWS} for --format table, else all."),
+]
 Rename = Annotated[
     list[str] | None,
     typer.Option(metavar="OLD=NEW", help="A column of the files and its name in the table. May be repeated."),

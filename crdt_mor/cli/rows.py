@@ -57,19 +57,26 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def send(rows: Rows, limit: int | None, format: Format, key: Sequence[str]) -> None:
+def most_rows(limit: int | None, format: Format) -> int | None:
+    """Return the most rows to show, None for all."""
+    return TABLE_ROWS if limit is None and format is Format.table else limit
+
+
+def send(rows: Rows, limit: int | None, format: Format, key: Sequence[str]) -> bool:
+    """Print rows. Return False if there may be more than `limit`."""
     if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
         raise mor.InvalidInputError(
             "this format cannot represent rows without columns: pass --columns, count the rows with crdt-mor count, or "
             f"use --format jsonl or arrow. format={format.value}"
         )
     if format is Format.table:
-        _print(rows, TABLE_ROWS if limit is None else limit, key)
-    elif format is Format.jsonl:
+        return _print(rows, limit, key)
+    if format is Format.jsonl:
         for batch in _first(rows, limit):
             render.lines(records(batch))
     else:
         _write(rows, limit, format)
+    return limit is None
 
 
 def _first(rows: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -84,14 +91,15 @@ def _first(rows: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
                     return
 
 
-def _print(rows: Rows, limit: int, key: Sequence[str]) -> None:
-    shown = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
-    more = shown.num_rows > limit
-    shown = shown.slice(0, limit)
+def _print(rows: Rows, limit: int | None, key: Sequence[str]) -> bool:
+    found = pa.Table.from_batches(_first(rows, None if limit is None else limit + 1), rows.schema)
+    shown = found.slice(0, limit)
     numbers = [field.name for field in rows.schema if kinds.kind_of(field.type).is_number]
     render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers, [*key, "_change_type"])
-    if more:
+    is_whole: bool = shown.num_rows == found.num_rows
+    if not is_whole:
         render.note(f"the first {limit} rows; for more use --limit N, for all --format csv, jsonl or parquet")
+    return is_whole
 
 
 def _require_flat(schema: pa.Schema) -> None:

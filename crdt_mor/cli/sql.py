@@ -9,9 +9,9 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
-from crdt_mor.cli.options import AsOf, Form, How, Uri
+from crdt_mor.cli.options import AsOf, Form, How, Limit, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.rows import TABLE_ROWS, Format, checked_format, send
+from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.ground.late_imports import pl
 
 _COMMENTS: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -23,10 +23,7 @@ def sql(
     uri: Uri,
     query: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT; see `show` for the table's name.")],
     as_of: AsOf = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help=f"At most N rows; default {TABLE_ROWS} for --format table, else all."),
-    ] = None,
+    limit: Limit = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
@@ -43,8 +40,8 @@ def sql(
         raise mor.InvalidInputError(
             "sql only reads: begin with SELECT or WITH. Use the commands update, delete, upsert or truncate to write"
         )
-    most = TABLE_ROWS if limit is None and form is Format.table else limit
-    send(to_arrow(_answer(inputs.opened(uri), query, inputs.point(as_of, "--as-of"), most)), limit, form, ())
+    most = most_rows(limit, form)
+    send(to_arrow(_answer(inputs.opened(uri), query, inputs.point(as_of, "--as-of"), most)), most, form, ())
 
 
 def _answer(table: mor.Table, query: str, as_of: mor.Point | None, most: int | None) -> pl.DataFrame:

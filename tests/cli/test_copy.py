@@ -71,6 +71,25 @@ def test_two_tables_that_differ_end_with_3_and_the_first_keys_are_named(people: 
     assert "--as-of" in run("diff", people.uri, 0, version, "--as-of", version, code=2).stderr
 
 
+def test_all_keys_that_differ_are_listed_in_each_format_and_a_table_says_when_there_are_more(
+    people: mor.Table, fast_path: Path
+) -> None:
+    copy = fast_path / "copy"
+    run("copy", people.uri, copy, code=0)
+    people.delete(keys=[1])
+    people.upsert(pl.DataFrame({"id": range(100, 130)}))
+    lines = run("diff", people.uri, copy, "--format", "jsonl", code=3).stdout.splitlines()
+    keys = [(row["_difference"], row["id"]) for row in map(json.loads, lines)]
+    assert keys == [*(("here", key) for key in range(100, 130)), ("there", 1)]
+    csv = run("diff", people.uri, copy, "--format", "csv", "--limit", 3, code=3).stdout
+    assert len(csv.splitlines()) == 4
+    said = run("diff", people.uri, copy, code=3)
+    assert said.stdout.count("here") == 20
+    assert "the first 20 rows; for more use --limit N" in said.stderr
+    assert "there" in run("diff", people.uri, copy, "--limit", 31, code=3).stdout
+    assert "at most 10 keys" in run("diff", people.uri, copy, "--json", "--limit", 3, code=2).stderr
+
+
 @pytest.mark.parametrize("moment", ["1", "2026-11-01", "monday"])
 def test_one_moment_where_another_table_is_asked_for_is_answered_with_the_way_to_compare_two(
     moment: str, people: mor.Table

@@ -51,6 +51,29 @@ def test_each_call_prints_what_came_since_the_last_one_and_others_see_how_far_it
     assert "continue with --since" not in run(table, "changes", *CHANGES).stderr
 
 
+@pytest.mark.parametrize("kept", [("--reader", "billing"), ("--checkpoint", "FILE")])
+def test_whoever_goes_on_later_is_shown_all_rows(table: mor.Table, kept: tuple[str, str], fast_path: Path) -> None:
+    kept = kept[0], kept[1].replace("FILE", str(fast_path / "file"))
+    table.append(pl.DataFrame({"id": [f"row{n}" for n in range(40)]}))
+    said = run(table, "changes", *kept)
+    assert said.stdout.count("row") == 40
+    assert not said.stderr
+    assert "row" not in run(table, "changes", *kept).stdout
+    assert "--limit: --reader" in run(table, "changes", *kept, "--limit", "3", code=2).output
+
+
+def test_a_limit_of_changes_says_that_the_checkpoint_lies_behind_rows_that_are_not_shown(table: mor.Table) -> None:
+    table.append(pl.DataFrame({"id": [f"row{n}" for n in range(40)]}))
+    for shown, options in ((20, ()), (2, ("--limit", "2")), (2, ("--limit", "2", "--format", "jsonl"))):
+        said = run(table, "changes", "--since", "3", *options)
+        assert said.stdout.count("row") == shown
+        assert "after all rows, shown or not, continue with --since" in said.stderr
+    said = run(table, "changes", "--since", "3", "--limit", "40")
+    assert said.stderr.startswith("continue with --since")
+    said = run(table, "diff", "3", "now", "--limit", "2")
+    assert (said.stdout.count("row"), said.stderr[:16]) == (2, "the first 2 rows")
+
+
 def test_a_window_that_could_not_be_printed_comes_again(table: mor.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise BrokenPipeError

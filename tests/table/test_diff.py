@@ -15,7 +15,7 @@ from crdt_mor import InvalidInputError, Opening, Table
 from crdt_mor.api import diff
 from crdt_mor.results import Differences
 from crdt_mor.store import MemoryStore
-from tests.inside import store_of
+from tests.inside import session_of, store_of
 from tests.simulated import Simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.errors.PartitionNotInKeyWarning")
@@ -73,6 +73,13 @@ def check(found: Differences, one: Table, two: Table) -> None:
     assert found.is_equal == (not any(kind.total() for kind in kinds))
 
 
+def check_all_keys(one: Table, two: Table) -> None:
+    found, keys = diff.diff_with_keys(session_of(one), session_of(two), None, None, None, None)
+    kinds = expected(one, two, by_partition="p" in found.key)
+    for name, kind in zip(("here", "there", "changed"), kinds, strict=True):
+        assert Counter(row[1:] for row in keys.rows() if row[0] == name) == +kind
+
+
 rows = st.lists(
     st.tuples(
         st.integers(0, 12),
@@ -106,9 +113,11 @@ def _compare_drawn(data: st.DataObject) -> None:
     one = written(created(**shapes[0]), shared + mine, compacted=compacted[0])
     two = written(created(**shapes[1]), shared + others, compacted=compacted[1])
     check(one.diff(two), one, two)
+    check_all_keys(one, two)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diff, "PART_BYTES", 3000)
         check(one.diff(two), one, two)
+        check_all_keys(one, two)
 
 
 # --- a table and its copy ---------------------------------------------------------------------------------------------
