@@ -30,7 +30,7 @@ from crdt_mor.columns.types import stored_type, values_of
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.late_imports import pc
 from crdt_mor.model import java_hash
-from crdt_mor.model.partition_functions import PartitionBy, PartitionFunction, sources
+from crdt_mor.model.partition_functions import TIMES, PartitionBy, PartitionFunction, sources
 from crdt_mor.model.partition_values import function_values, require_type, result_type
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -44,6 +44,7 @@ _OF_TIMES: Final = ("TIMESTAMP", "CUSTOM")
 """Hudi's key generators that format times in partition paths, such as `2026/01/31` from seconds."""
 _NAME_BYTES_MAX: Final = 255
 _FUNCTIONS: Final = ": the functions are year, month, day, hour, bucket and truncate, not as text in Python"
+_FUNCTION_ALONE: Final = ": the function of that name takes a column, such as {name}(ts)"
 _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 """Hadoop takes text before a colon for a scheme, and Spark decodes `%41` to A."""
 
@@ -108,9 +109,8 @@ class KeySpec:
             for level in levels:
                 name = level if isinstance(level, str) else level.source
                 if name not in declared.names:
-                    hint = _FUNCTIONS if "(" in name else ""
                     raise InvalidInputError(
-                        f"a {what} column does not exist{hint}. column={name} columns={declared.names}"
+                        f"a {what} column does not exist{_hint(level, what)}. column={name} columns={declared.names}"
                     )
                 kind = declared.field(name).type
                 plain = values_of(kind)
@@ -326,3 +326,12 @@ def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
         return True, family.path_value(text)
     except ValueError:
         return False, None
+
+
+def _hint(level: str | PartitionFunction, what: str) -> str:
+    """Return what may be meant by a column that does not exist."""
+    if not isinstance(level, str):
+        return ""
+    if "(" in level:
+        return _FUNCTIONS
+    return _FUNCTION_ALONE.format(name=level) if what == "partition" and level in TIMES else ""

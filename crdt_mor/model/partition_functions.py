@@ -23,8 +23,9 @@ import pyarrow as pa
 from crdt_mor.columns.names import lowered, stored_name
 from crdt_mor.errors import FormatError, InvalidInputError
 
-_NAMES: Final = ("year", "month", "day", "hour", "bucket", "truncate")
+TIMES: Final = ("year", "month", "day", "hour")
 _WITH_WIDTH: Final = ("bucket", "truncate")
+_NAMES: Final = (*TIMES, *_WITH_WIDTH)
 _WIDTH_MAX: Final = 2**31 - 1
 _TEXT: Final = re.compile(r"(?P<name>\w+)\((?P<source>.+?)(?:,\s*(?P<width>-?\d+))?\)")
 

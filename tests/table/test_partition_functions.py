@@ -166,6 +166,7 @@ def test_the_command_line_splits_levels() -> None:
     [
         (mor.day("n"), r"day needs a date or a timestamp.*column=n type=int64"),
         (mor.truncate("ts", 2), r"truncate needs an integer or a string.*column=ts"),
+        ("day", r"the function of that name takes a column, such as day\(ts\)\. column=day"),
         (mor.bucket("gone", 2), r"a partition column does not exist\. column=gone"),
         (
             "day(ts)",
