@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crdt_mor.api.create import refuse_inside_a_table
+from crdt_mor.api.create import refuse_nested
 from crdt_mor.api.migration import address_of, require_beside, store_beside
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.events.session import Session
@@ -37,7 +37,7 @@ def copy(
         raise InvalidInputError(f"cannot copy a table to its own address: pass another one. uri={address}")
     if store is None:
         require_beside(session, address, "copied")
-    refuse_inside_a_table(target, address)
+    refuse_nested(target, address)
     done, is_mirrored = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
     if is_mirrored or verify:
         with deciding(is_made=True):

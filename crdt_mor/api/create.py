@@ -113,7 +113,7 @@ def put_properties(
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
     if absent:
-        refuse_inside_a_table(store, uri)
+        refuse_nested(store, uri)
         require_no_timeline(store, uri)
         _require_no_load(store, uri, expiry_ms)
         if is_bucket(store):
@@ -179,8 +179,8 @@ def refuse_another_format(store: Store, uri: str) -> None:
         raise TableExistsError(f"there is a table of {lake.name} here: {lake.advice(uri)}. path={uri}")
 
 
-def refuse_inside_a_table(store: Store, uri: str) -> None:
-    """Buckets are not checked: users may lack access above the folder."""
+def refuse_nested(store: Store, uri: str) -> None:
+    """Refuse a folder in a table's folder, or right above one. Buckets are not checked: users may lack access there."""
     if not isinstance(store, LocalStore) or store.stat(PROPERTIES) is not None:
         return
     around = store.nearest_above(PROPERTIES)
@@ -188,6 +188,12 @@ def refuse_inside_a_table(store: Store, uri: str) -> None:
         raise InvalidInputError(
             "cannot create a table in another table's folder, as Hudi's readers would mix their files: pass an address "
             f"outside. path={uri} table={around}"
+        )
+    below = store.first_below(PROPERTIES)
+    if below is not None:
+        raise InvalidInputError(
+            "cannot create a table in a folder that contains tables, as crdt-mor list would not find them: pass the "
+            f"address of a new folder. path={uri} table={below}"
         )
 
 

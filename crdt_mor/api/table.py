@@ -25,7 +25,7 @@ from crdt_mor.api.create import (
     payloads_there,
     put_properties,
     refuse_another_format,
-    refuse_inside_a_table,
+    refuse_nested,
     warn_of_partitions,
 )
 from crdt_mor.api.create_again import CreateArguments, start
@@ -289,7 +289,7 @@ class Table(TableReads, AlteredColumns):
         if is_bucket(objects):
             objects.probe()
         refuse_another_format(objects, str(uri))
-        refuse_inside_a_table(objects, str(uri))
+        refuse_nested(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri), Places(options, given.environment, uri), Renames.of(rename))
         layout = Layout.checked((), LINEAR, compression)

@@ -215,6 +215,10 @@ class LocalStore:
         folders = Path(os.path.realpath(self.root)).parents
         return next((str(folder) for folder in folders if os.path.lexists(folder / object_path(path))), None)
 
+    def first_below(self, path: str) -> str | None:
+        """Return the first folder in the root that contains the object."""
+        return next((self._at(one) for one in self.folders("") if os.path.lexists(self._at(f"{one}/{path}"))), None)
+
     def sweep_temp(self) -> builtins.list[str]:
         """Remove temporary files that are a day old, and return their paths. Skip other users' protected files."""
         files = [stat for stat in self.list(TEMP_FOLDER) if stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}")]

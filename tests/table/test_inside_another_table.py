@@ -61,6 +61,16 @@ def test_the_command_line_names_both(fast_path: Path) -> None:
     assert f"path={inside} table={fast_path / 'outer'}" in said.output.replace("\n", " ")
 
 
+@pytest.mark.parametrize("make", [create, create_if_absent, load, copy])
+def test_no_table_is_made_around_tables(make: Callable[[Path, Table], object], fast_path: Path) -> None:
+    Table.create(fast_path / "lake/inner", SCHEMA, key="id")
+    beside = Table.create(fast_path / "beside", SCHEMA, key="id")
+    with pytest.raises(InvalidInputError, match="cannot create a table in a folder that contains tables") as refused:
+        make(fast_path / "lake", beside)
+    assert f"path={fast_path / 'lake'} table={fast_path / 'lake/inner'}" in str(refused.value)
+    assert not (fast_path / "lake/.hoodie").exists()
+
+
 def test_a_link_into_a_table_leads_into_it(fast_path: Path) -> None:
     Table.create(fast_path / "outer", SCHEMA, key="id")
     (fast_path / "outer" / "within").mkdir()
