@@ -171,7 +171,7 @@ def test_a_column_with_a_dot_in_its_name_is_a_column(table: Table) -> None:
 
 
 def test_a_table_of_hudi_takes_plain_columns_alone(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(table._session.config), "ours", False)
+    monkeypatch.setattr(type(table._session.config), "ours", property(lambda _: False))
     for asked in ({"columns": {"Größe": pa.int64()}}, {"columns": {"x": pa.int64()}, "comment": {"x": "?"}}):
         with pytest.raises(UnsupportedFeatureError, match="Hudi made this table"):
             table.add_columns(**asked)  # type: ignore[arg-type]
