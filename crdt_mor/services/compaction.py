@@ -161,7 +161,8 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
             raise
         line = str(error).partition("\n")[0]
         raise UnsupportedFeatureError(
-            "this release cannot merge the files of a file group, which is a bug: report it with the column types. "
+            "the files of a file group cannot be merged: run crdt-mor verify to find damage; if there is none, report "
+            "this bug with the column types. "
             f"file={_base_path(plan, plan.groups[0])} cause={type(error).__name__}: {line}"
         ) from error
 
