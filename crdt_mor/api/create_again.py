@@ -115,7 +115,7 @@ def _settings(requested: TableConfig, existing: TableConfig) -> Iterator[_Differ
     parts = [
         part.name
         for part in fields(requested.key)
-        if part.init and getattr(requested.key, part.name) != getattr(existing.key, part.name)
+        if getattr(requested.key, part.name) != getattr(existing.key, part.name)
     ]
     if parts:
         yield _Difference("key or partition", _parts(requested, parts), _parts(existing, parts))

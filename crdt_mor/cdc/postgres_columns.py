@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from crdt_mor import Table
 from crdt_mor.cdc.postgres_types import type_of, value_of
+from crdt_mor.cdc.statements import Target
 from crdt_mor.cdc.values import column as array_of
 from crdt_mor.errors import SchemaMismatchError
 
@@ -148,7 +149,7 @@ class SourceColumns:
 
     def _give_types(self, columns: Columns) -> None:
         if columns:
-            key = {name: self._table.schema.field(name).type for name in _address(self._table)}
+            key = {name: self._table.schema.field(name).type for name in Target.of(self._table).address}
             kinds = {column.name: type_of(column.type) for column in columns.values()}
             empty = pa.schema({**key, **kinds}).empty_table()
             self._table.upsert(empty, schema_mode="merge", commit_info=self._author)
@@ -210,7 +211,3 @@ class SourceColumns:
             for number, column in new.items()
             if number not in given
         ]
-
-
-def _address(table: Table) -> Sequence[str]:
-    return tuple(dict.fromkeys((*table.config.key, *table.config.partition_sources)))

@@ -32,11 +32,7 @@ _FORMATS: Final[dict[str, Callable[[datetime], object]]] = {
 def require_type(function: PartitionFunction, kind: pa.DataType) -> None:
     """Raise `InvalidInputError` if the function does not take the source's stored type."""
     if not _takes(function, kind):
-        wanted = {
-            "bucket": "an integer, a string or a date",
-            "truncate": "an integer or a string",
-            "hour": "a timestamp",
-        }.get(function.name, "a date or a timestamp")
+        wanted = _WANTED.get(function.name, "a date or a timestamp")
         raise InvalidInputError(
             f"{function.name} needs {wanted}: name another column. column={function.source} type={kind}"
         )

@@ -103,14 +103,14 @@ def _made(values: pl.Series, function: PartitionFunction, schema: TableSchema, s
 
     step: added to whole numbers, times and dates in their units.
     """
-    kind = polars_schema(schema.select([function.source]).declared)[function.source]
+    column = schema.select([function.source])
+    kind = polars_schema(column.declared)[function.source]
     given = values.dtype
     alike = given == kind or (given.is_integer() and kind.is_integer()) or given == pl.Null
     if not (alike or (isinstance(kind, pl.Datetime) and (given == pl.Date or _is_moment(given, kind)))):
         return None
     try:
-        stored = schema.select([function.source]).normalise(pa.table({function.source: values.cast(kind).to_arrow()}))
-        source = stored[function.source]
+        source = column.normalise(pa.table({function.source: values.cast(kind).to_arrow()}))[function.source]
         if step and source.type != pa.string():
             numbers = source.cast(pa.int32() if source.type == pa.date32() else pa.int64())
             source = pc.add_checked(numbers, pa.scalar(step, numbers.type)).cast(source.type)

@@ -195,18 +195,23 @@ def _registered(session: Session, catalog: Catalog, identifier: tuple[str, ...],
 
 
 def _make_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    if _has_namespace(catalog, namespace):
+        return
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except Exception:  # of the database of a SQL catalog, if another process was first
+        if not _has_namespace(catalog, namespace):
+            raise
+
+
+def _has_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> bool:
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     try:
         catalog.load_namespace_properties(namespace)
     except NoSuchNamespaceError:
-        try:
-            catalog.create_namespace_if_not_exists(namespace)
-        except Exception as error:  # noqa: BLE001  of the database of a SQL catalog, if another process was first
-            try:
-                catalog.load_namespace_properties(namespace)
-            except NoSuchNamespaceError:
-                raise error from None
+        return False
+    return True
 
 
 def _metadata_at(entry: Entry, uri: str, location: str) -> Any:

@@ -12,6 +12,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.model.instant import EPOCH, to_datetime
+from crdt_mor.model.names import join_path
 from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
@@ -75,7 +76,7 @@ def list_below(place: Place, uri: str, open_at: Callable[[str], Store], environm
         marked = [
             folder
             for folder, inner in folders.items()
-            if not isinstance(inner, str) and _path(folder, ".hoodie") in inner
+            if not isinstance(inner, str) and join_path(folder, ".hoodie") in inner
         ]
         described = in_threads(lambda one: _described(_joined(uri, one), open_at, environment), marked)
         tables = dict(zip(marked, described, strict=True))
@@ -101,10 +102,6 @@ def _listed(place: Place, folder: str) -> list[str] | str:
 def _may_contain_tables(folder: str) -> bool:
     name = folder.rpartition("/")[2]
     return not name.startswith((".", "_")) and "=" not in name
-
-
-def _path(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
 
 
 def _joined(uri: str, folder: str) -> str:

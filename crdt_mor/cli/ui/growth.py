@@ -29,4 +29,4 @@ def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]], files_now:
     chosen = [*versions[::step], *versions[-1:]] if versions else []
     completed = {version: by_version[version]["completed"] for version in chosen}
     sizes = table.inspect.sizes([*completed]).to_pylist()
-    return [{"version": one["version"], "completed": completed[one["version"]], **one} for one in sizes]
+    return [{**one, "completed": completed[one["version"]]} for one in sizes]
