@@ -76,7 +76,7 @@ class TablesIOManager(ConfigurableIOManager):
 
 
 def _token(context: OutputContext) -> tuple[str, int]:
-    """Return the token of a step's output: that of the run whose failed step is repeated here."""
+    """Return the token of a step's output. A retry has the token of the first run."""
     step = context.step_context
     run: DagsterRun = step.dagster_run
     while any(tag in run.tags for tag in IS_RETRY):

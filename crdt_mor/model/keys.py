@@ -329,7 +329,7 @@ def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
 
 
 def _hint(level: str | PartitionFunction, what: str) -> str:
-    """Return what may be meant by a column that does not exist."""
+    """Explain a missing column."""
     if not isinstance(level, str):
         return ""
     if "(" in level:

@@ -120,7 +120,7 @@ def maintain(
 
 
 def tidy(session: Session, policies: Policies) -> None:
-    """Clean and archive what is due, for a writer."""
+    """Clean and archive for a writer, if due."""
     run = _Run(session, policies, dry_run=False, inline=True)
     run.guarded("clean", _clean)
     run.guarded("archive", _archive)

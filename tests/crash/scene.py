@@ -192,7 +192,7 @@ class Scene:
         assert not stray, f"files of no commit: {stray}"
 
     def _archived(self, value: Timeline) -> set[tuple[str, str | None]]:
-        """The requested and completed times of what upkeep by the writers has moved to Hudi's history."""
+        """Return the requested and completed times of the instants in Hudi's history."""
         if not value.archive.manifest:
             return set()
         folder = self.path / session_of(self.table).publisher.projector.archive

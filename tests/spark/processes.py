@@ -30,7 +30,7 @@ def below(pid: int) -> list[int]:
 
 
 def named(parents: Iterable[int], name: str) -> list[int]:
-    """The processes below these whose command has this name."""
+    """Return the processes below these by the name of their command."""
     return [pid for parent in parents for pid in below(parent) if name in command(pid)]
 
 
@@ -86,7 +86,7 @@ class PythonPeak:
 
 
 def _at(pid: int, name: str, written: str | None = None) -> str:
-    """What the kernel tells of a process; "" if it has ended."""
+    """Return a file of a process in /proc; "" if it has ended."""
     path = Path(f"/proc/{pid}/{name}")
     try:
         return path.read_text() if written is None else str(path.write_text(written))

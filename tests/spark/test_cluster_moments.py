@@ -32,7 +32,7 @@ Change = tuple[str, Row]
 
 
 class Moment(NamedTuple):
-    """What there was after a commit, and the keys that it wrote."""
+    """The rows after a commit, and its written keys."""
 
     commit: Commit
     rows: Rows
@@ -78,7 +78,7 @@ def merged(before: Moment, window: list[Moment]) -> list[Change]:
 
 
 def images(before: Moment, window: list[Moment]) -> Iterator[Change]:
-    """What each commit of the window has changed."""
+    """Yield the changes of each commit."""
     for old, new in zip([before, *window], window, strict=False):
         for i in new.touched:
             was, row = old.rows.get(i), new.rows.get(i)

@@ -80,7 +80,7 @@ class Lake:
         return dict(self.table.scan().to_polars().rows())
 
     def run(self, program: str, *arguments: str) -> str:
-        """What a program prints, its errors in between."""
+        """Return the output of a program, with its errors."""
         command = [program, *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, text=True, check=False,
