@@ -185,8 +185,8 @@ def _other_table(uri: str, other: str) -> mor.Table:
         return inputs.opened(other, uri)
     except mor.errors.TableNotFoundError as error:
         try:
-            mor.parse_point(other)
-        except mor.InvalidInputError:
+            inputs.point(other, "AFTER")
+        except typer.BadParameter:
             raise error from None
         raise mor.errors.TableNotFoundError(
             "there is no table here to compare with. To compare two moments, pass both: "

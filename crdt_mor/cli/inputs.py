@@ -7,13 +7,15 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
 import crdt_mor as mor
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.numbers import whole_number
+from crdt_mor.model.points import MOMENTS
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
@@ -66,12 +68,15 @@ def _unquoted(name: str) -> str:
 
 
 def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point | None:
+    """Parse a point of a table's history, or an age such as 12h: the moment that long ago."""
     if text is None:
         return None
+    if (age_ms := duration_ms(text)) is not None:
+        return datetime.fromtimestamp((SystemEnvironment().now_ms() - age_ms) / 1000, UTC)
     try:
         return mor.parse_point(text, checkpoint=checkpoint, name=name)
     except mor.InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(str(error).replace(MOMENTS, f"{MOMENTS}, an age like 12h or 7d")) from error
 
 
 def renames(texts: Sequence[str] | None) -> dict[str, str] | None:

@@ -76,7 +76,7 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="T",
-        help=("A version from history, a time like 2025-11-20T09:30 (UTC without a zone), a day, 17 digits, or now."),
+        help="A version from history, a time like 2025-11-20T09:30 (UTC without a zone), a day, an age (12h), or now.",
     ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]

@@ -17,6 +17,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs
 from crdt_mor.cli.history import recent_commits_text, writer_text
 from crdt_mor.cli.main import app
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.write.open_write import OpenWrite
 from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
@@ -151,6 +152,26 @@ def test_the_command_takes_a_part_of_the_history(table: mor.Table) -> None:
     assert ordinals("--by", "a") == [3, 1]
     assert ordinals("--by", "a", "--until", version) == [1]
     assert "--until must be" in " ".join(crdt_mor("history", table.uri, "--until", "1.x", code=2).stderr.split())
+
+
+def json_lines(*arguments: object) -> list[dict[str, object]]:
+    return [json.loads(line) for line in crdt_mor(*arguments, "--json").stdout.splitlines()]
+
+
+def test_a_moment_may_be_an_age(table: mor.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        table.upsert(rows(name))
+    first = table.history().to_pylist()[-1]["completed"]
+    later_ms = round(first.timestamp() * 1000) + 3_600_000  # an hour after the first commit
+    monkeypatch.setattr(SystemEnvironment, "now_ms", lambda _: later_ms)
+    assert len(json_lines("history", table.uri, "--since", "1h")) == 1
+    assert len(json_lines("history", table.uri, "--since", "61m", "--until", "60m")) == 1
+    assert len(json_lines("timeline", table.uri, "--since", "1h")) == 1
+    assert [row["id"] for row in json_lines("changes", table.uri, "--since", "3600s")] == ["b"]
+    assert [json_lines("cat", table.uri, "--as-of", age) for age in ("1h", "1d", "5000w")] == [[{"id": "a"}], [], []]
+    assert len(json_lines("diff", table.uri, "2h", "1h")) == 1
+    assert "crdt-mor diff" in crdt_mor("diff", table.uri, "1h", code=1).stderr
+    assert "an age like 12h" in " ".join(crdt_mor("cat", table.uri, "--as-of", "1.5h", code=2).stderr.split())
 
 
 def test_a_commit_says_what_it_is_for(table: mor.Table, data: Path) -> None:
