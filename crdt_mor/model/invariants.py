@@ -2,7 +2,7 @@
 
 Each is a predicate over (previous, following), checked before a version is put. So a bug in a transition stops its
 process before the table is damaged. A docstring's first line states the rule, which `services.verify` prints. More
-invariants are in `model.invariants_…`.
+invariants are in `model.invariants_…`. `@of` names the fields whose change can break an invariant.
 
 Two rules need more than values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3 of
 `log.publish` checks that a version follows the tail.
@@ -11,19 +11,17 @@ Two rules need more than values. `events.plan.schedule` asserts that no two open
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 from crdt_mor.model import invariants_history, invariants_sealing
 from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
+from crdt_mor.model.invariants_fields import FIELDS, Invariant, of
 from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Decided, is_open, still_kept
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token, replaced_by
 from crdt_mor.model.tokens import Tokens
-
-Invariant = Callable[[Timeline, Timeline], bool]
 
 
 class BrokenInvariantError(AssertionError):
@@ -41,8 +39,11 @@ def require_sealed(event: Timeline, sealed: Timeline) -> None:
 
 
 def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: Timeline) -> None:
+    before = vars(previous)
+    changed = {name for name, part in vars(following).items() if part is not before.get(name)}
     for holds in invariants:
-        if not holds(previous, following):
+        fields = FIELDS.get(holds)
+        if (fields is None or not changed.isdisjoint(fields)) and not holds(previous, following):
             raise BrokenInvariantError(
                 "this is a bug in crdt-mor, and nothing was published: please report it. "
                 f"invariant={holds.__name__} previous={previous.version} following={following.version}"
@@ -87,6 +88,7 @@ def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
     return following.clock > previous.clock and not _is_odd(following.clock)
 
 
+@of("pending", "plans")
 def new_instants_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
     """New instants lie between the two clocks: writes at even times, plans at odd times.
 
@@ -98,6 +100,7 @@ def new_instants_are_later_than_the_previous_clock(previous: Timeline, following
     return all(previous.clock < time <= following.clock and _is_odd(time) == odd for time, odd in begun)
 
 
+@of("pending", "completions")
 def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following: Timeline) -> bool:
     """Exactly the one-event commits have claimed times, see `model.instant`.
 
@@ -112,6 +115,7 @@ def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following
     )
 
 
+@of("completions")
 def new_completions_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
     """New completions lie between the two clocks, after their requested times.
 
@@ -127,12 +131,14 @@ def new_completions_are_later_than_the_previous_clock(previous: Timeline, follow
 # --- the life of an instant -------------------------------------------------------------------------------------------
 
 
+@of("pending", "plans", "rolled_back", "completions")
 def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Each instant is either pending, planned, rolled back or completed."""
     times = following.instants
     return len(times) == len(set(times))
 
 
+@of("pending", "plans")
 def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
     """A write or plan that is no longer open was completed or given up by this version.
 
@@ -144,6 +150,7 @@ def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
     return _open_instants(previous) <= kept | ended
 
 
+@of("rolled_back", "completions")
 def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
     """This version ends only open instants of the previous version, or instants that it begins itself.
 
@@ -157,6 +164,7 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
     )
 
 
+@of("pending")
 def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
     """A pending write changes only its driver and author, and only when its number of drivers grows by 1.
 
@@ -173,6 +181,7 @@ def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline)
     )
 
 
+@of("plans")
 def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
     """An open plan never changes.
 
@@ -182,6 +191,7 @@ def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
     return all(p == before.get(p.barrier, p) for p in following.plans)
 
 
+@of("pending", "plans", "rolled_back", "completions")
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
     """A rolled-back write or cancelled plan stays unchanged until it is forgotten.
 
@@ -193,6 +203,7 @@ def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> 
     return not again and all(r == before.get(r.requested, r) for r in following.rolled_back)
 
 
+@of("rolled_back", "completions")
 def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Timeline) -> bool:
     """This version adds a rollback for each forgotten write, and no other.
 
@@ -207,6 +218,7 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
 # --- overwrites -------------------------------------------------------------------------------------------------------
 
 
+@of("overwrites")
 def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
     """An overwrite stays noted while a write requested before its barrier is pending.
 
@@ -221,6 +233,7 @@ def overwrites_are_noted_while_they_void_something(previous: Timeline, following
     ) and all(o in previous.overwrites or previous.clock < o.barrier <= following.clock or o in of_hudi for o in noted)
 
 
+@of("completions")
 def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bool:
     """No write completes with files in a scope that was overwritten after the write's request."""
     if not previous.overwrites:
@@ -235,6 +248,7 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
 # --- completions ------------------------------------------------------------------------------------------------------
 
 
+@of("completions")
 def completions_never_change(previous: Timeline, following: Timeline) -> bool:
     """A completion in the value never changes, nor do its files.
 
@@ -246,11 +260,13 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
     return all(c is before.get(c.requested, c) or c == before[c.requested] for c in following.completions)
 
 
+@of("completions")
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
     """New completions contain this version's number, by which helpers find the events to project."""
     return all(c.version == following.version for c in following.completions_since(previous))
 
 
+@of("completions", "segments")
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
     """An event keeps the completions of the previous version in order, and its segments.
 
@@ -264,6 +280,7 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
 # --- tokens and schema -----------------------------------------------------------------------------------------------
 
 
+@of("tokens", "tokens_since")
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
     """An application's token number never decreases, except in a restore, which drops the later commits.
 
@@ -297,6 +314,7 @@ def _compared_tokens(before: Tokens, after: Tokens) -> tuple[list[Token], list[T
     return [*before.recent, *(token for token in back if token is not None)], list(after.recent)
 
 
+@of("schema", "added")
 def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
     """Columns, and the list of added columns, are never removed, because files contain them.
 
@@ -312,6 +330,7 @@ def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
 # --- migrations -------------------------------------------------------------------------------------------------------
 
 
+@of("moving", "pending", "plans", "completions")
 def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) -> bool:
     """A closed table of a migration gets no new write or plan, and stays closed until it is reopened.
 
@@ -324,6 +343,7 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
     return now == before and not commits and _open_instants(following) <= _open_instants(previous)
 
 
+@of("origin")
 def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
     """An opened target of a migration stays open, and the target of a cancelled migration never opens.
 
@@ -343,6 +363,7 @@ def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
 # --- declared writes --------------------------------------------------------------------------------------------------
 
 
+@of("completions")
 def a_write_keeps_to_what_it_has_declared(previous: Timeline, following: Timeline) -> bool:
     """A write completes only with files in the partitions declared at its begin.
 
@@ -356,6 +377,7 @@ def a_write_keeps_to_what_it_has_declared(previous: Timeline, following: Timelin
 # --- file groups of buckets -------------------------------------------------------------------------------------------
 
 
+@of("foreign_group")
 def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
     """A foreign file group, outside the bucket index, stays noted, so no release writes to the table.
 
@@ -364,6 +386,7 @@ def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timelin
     return previous.foreign_group is None or following.foreign_group is not None or _may_differ(previous, following)
 
 
+@of("file_ids")
 def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) -> bool:
     """The live file groups of buckets change only with adopted commits of Hudi or a restore.
 
@@ -372,6 +395,7 @@ def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) 
     return previous.file_ids == following.file_ids or _may_differ(previous, following)
 
 
+@of("completions")
 def rows_are_written_to_live_file_groups(previous: Timeline, following: Timeline) -> bool:
     """Our writes commit only files of the live file group of each bucket.
 
@@ -394,6 +418,7 @@ def _new(following: Timeline) -> list[Completion]:
 # --- posts ------------------------------------------------------------------------------------------------------------
 
 
+@of("completions")
 def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) -> bool:
     """A taken post was open, was neither taken nor voided before, and is noted from now on.
 
@@ -406,6 +431,7 @@ def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) ->
     return kept and len(taken) == len(set(taken)) and all(map(previous.may_take, taken))
 
 
+@of("posts")
 def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline) -> bool:
     """A taken or voided post stays noted while a later version could take it."""
     if previous.posts == following.posts:
@@ -416,6 +442,7 @@ def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline)
 # --- handover to Hudi's writers ---------------------------------------------------------------------------------------
 
 
+@of("handed_over", "pending", "plans", "completions")
 def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following: Timeline) -> bool:
     """A table handed over to Hudi has no pending write and no open plan, and gets only Hudi's commits.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from crdt_mor.model.field_ids import field_ids, has_ids
+from crdt_mor.model.invariants_fields import of
 from crdt_mor.model.timeline import Timeline
 
 # --- retention --------------------------------------------------------------------------------------------------------
 
 
+@of("retention")
 def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
     """The retention marks only move forward, up to the clock.
 
@@ -29,6 +31,7 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
+@of("schema")
 def a_field_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
     """Each column and nested field keeps its id for good, because files contain it.
 
@@ -45,6 +48,7 @@ def a_field_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
 # --- archiving --------------------------------------------------------------------------------------------------------
 
 
+@of("archive")
 def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
     """The archive changes only with the watermark, which moves forward; the event notes the previous watermark.
 
@@ -61,6 +65,7 @@ def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) ->
     )
 
 
+@of("pending", "plans", "rolled_back", "completions", "archive")
 def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Every instant in the value, finished or not, was requested after the watermark.
 
@@ -69,6 +74,7 @@ def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> b
     return all(time > following.archive.watermark for time in following.instants)
 
 
+@of("segments", "retention", "archive")
 def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """No more instants are archived than were sealed.
 
@@ -80,6 +86,7 @@ def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline
 # --- savepoints and restores ------------------------------------------------------------------------------------------
 
 
+@of("restores")
 def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) -> bool:
     """A restore keeps all commits up to its moment and all archived instants, and leaves nothing pending or planned.
 
@@ -101,6 +108,7 @@ def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) ->
     )
 
 
+@of("alterations")
 def names_are_only_altered_by_later_events(previous: Timeline, following: Timeline) -> bool:
     """An event adds at most one alteration of names and keeps the earlier alterations, which views of the past need.
 
@@ -123,6 +131,7 @@ def names_are_only_altered_by_later_events(previous: Timeline, following: Timeli
     )
 
 
+@of("savepoints")
 def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
     """A savepoint never changes, and a new savepoint names the previous version's moment."""
     before = {s.name: s for s in previous.savepoints}

@@ -10,8 +10,6 @@ from crdt_mor.model.timeline import Timeline
 
 def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
     """Sealing changes only completions, segments, tokens and the marks of dropped commits."""
-    if event is sealed:
-        return True
     dropped = replace(event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count)
     moved = replace(sealed, completions=event.completions, segments=event.segments, tokens=event.tokens)
     return moved == replace(event, retention=dropped)
@@ -19,8 +17,6 @@ def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
 
 def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool:
     """Sealing neither loses nor duplicates completions: each stays in the value or moves to a segment."""
-    if event is sealed:
-        return True
     still = {c.requested: c for c in sealed.completions}
     carried = [c for c in event.completions if c.requested in still]
     held = [sum(segment.count for segment in value.segments) for value in (event, sealed)]

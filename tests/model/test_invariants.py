@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,10 +25,10 @@ from crdt_mor.model.invariants import (
     INVARIANTS,
     SEALING_INVARIANTS,
     BrokenInvariantError,
-    Invariant,
     require_invariants,
     require_sealed,
 )
+from crdt_mor.model.invariants_fields import FIELDS, Invariant
 from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, REPLACE_COMMIT, ROLLBACK, LogFileName, bucket_file_id
 from crdt_mor.model.overwrite import DELETE_PARTITION, EVERYTHING, Overwrite, Scope
@@ -364,6 +365,22 @@ def test_each_invariant_is_broken_by_what_it_forbids(invariant: Invariant, after
     assert not invariant(BEFORE, after)
     with pytest.raises(BrokenInvariantError, match=r"report it\. invariant=\w+ previous=9 following="):
         require_invariants(BEFORE, after)
+
+
+SUCCESSORS = [AFTER, RESTORED, ADOPTED, *BROKEN.values(), *(after for _, after in OTHERS)]
+
+
+@pytest.mark.parametrize("invariant", FIELDS, ids=lambda invariant: invariant.__name__)
+def test_no_other_field_breaks_an_invariant(invariant: Invariant) -> None:
+    """An event with the previous version's declared fields is not asked, whatever else it changes."""
+    chance = random.Random(f"{invariant.__name__} 7")
+    others = [name for name in Timeline.__dataclass_fields__ if name not in {"version", "clock", *FIELDS[invariant]}]
+    given_away = replace(BEFORE, handed_over=at(88), pending=(), plans=())
+    for previous in (BEFORE, AFTER, RESTORED, ADOPTED, given_away):
+        base = replace(previous, version=previous.version + 1, clock=at(200))
+        for _ in range(100):
+            fields = {name: getattr(chance.choice([previous, *SUCCESSORS]), name) for name in others}
+            assert invariant(previous, replace(base, **fields)), fields
 
 
 DROPPABLE = replace(AFTER, retention=replace(BEFORE.retention, dropped=at(6)))
