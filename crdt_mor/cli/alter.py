@@ -8,8 +8,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Info, Message, Uri, Wait, commit_info
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Info, Message, Uri, Wait, commit_info
 from crdt_mor.cli.type_names import type_of
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ def add_columns(
     wait: Wait = "60s",
     message: Message = None,
     info: Info = None,
-    output: Form = Output.text,
 ) -> None:
     """Add columns, which are null in existing rows, or have a default.
 
@@ -49,7 +47,7 @@ def add_columns(
         wait=inputs.duration(wait, "--wait"),
         commit_info=commit_info(message, info),
     )
-    _show(table, output)
+    _show(table)
 
 
 def alter(
@@ -64,7 +62,6 @@ def alter(
     ] = None,
     message: Message = None,
     info: Info = None,
-    output: Form = Output.text,
 ) -> None:
     """Rename, drop, widen or comment on columns in one event, without changing files.
 
@@ -80,13 +77,13 @@ def alter(
         widen=dict(_typed(text, "--widen") for text in widen or ()),
         commit_info=commit_info(message, info),
     )
-    _show(table, output)
+    _show(table)
 
 
-def _show(table: mor.Table, output: Output) -> None:
+def _show(table: mor.Table) -> None:
     columns = {field.name: str(field.type) for field in table.schema}
     shown = {"version": table.version, "columns": columns, "comments": dict(table.comments)}
-    render.result(output, shown, f"the columns are {', '.join(columns)}: version {table.version}")
+    render.result(shown, f"the columns are {', '.join(columns)}: version {table.version}")
 
 
 def _comment(text: str) -> tuple[str, str | None]:

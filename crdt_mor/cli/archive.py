@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import FormOfUpkeep, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def archive(
@@ -16,7 +15,6 @@ def archive(
     keep_commits: Annotated[
         int, typer.Option(metavar="N", min=1, help="Keep at least N commits in the directory.")
     ] = 20,
-    output: FormOfUpkeep = Output.text,
 ) -> None:
     """Move finished instants from Hudi's timeline directory to its history.
 
@@ -27,4 +25,4 @@ def archive(
     done = inputs.opened(uri).maintenance.archive(keep_commits=keep_commits)
     until = f", up to {done.until}" if done.until else ""
     left = f"; {done.left:,} files could not be removed, and the next sweep tries again" if done.left else ""
-    render.result(output, done, f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")
+    render.result(done, f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")

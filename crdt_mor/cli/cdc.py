@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from crdt_mor.cli import failures, inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 from crdt_mor.cli.stopping import until_stopped
 
 T = TypeVar("T")
@@ -28,7 +27,6 @@ def postgres(
         str | None, typer.Option(metavar="NAME", help="The replication slot; by default crdt_mor_ and the table.")
     ] = None,
     once: Once = False,
-    output: Form = Output.text,
 ) -> None:
     """Replicate a table of PostgreSQL: a snapshot first, then each change once.
 
@@ -37,7 +35,7 @@ def postgres(
     from crdt_mor.cdc.postgres import replicate
 
     commits = replicate(dsn, table, uri, slot=slot, once=once, storage_options=inputs.storage())
-    _print_each(commits, output, asdict, str)
+    _print_each(commits, asdict, str)
 
 
 def kafka(
@@ -50,7 +48,6 @@ def kafka(
         typer.Option("--set", metavar="NAME=VALUE", help="A setting of librdkafka. May be repeated."),
     ] = None,
     once: Once = False,
-    output: Form = Output.text,
 ) -> None:
     """Apply the change events of a Kafka topic to a table, each once.
 
@@ -60,7 +57,7 @@ def kafka(
 
     given = inputs.by_name(settings, "--set")
     commits = consume(servers, topic, uri, group=group, once=once, settings=given, storage_options=inputs.storage())
-    _print_each(commits, output, _document, _line)
+    _print_each(commits, _document, _line)
 
 
 def _document(done: Any) -> dict[str, Any]:
@@ -72,12 +69,10 @@ def _line(done: Any) -> str:
     return f"changes: {done.rows:,} rows, {done.deletes:,} deletes, up to {places}"
 
 
-def _print_each(
-    commits: Iterable[T], output: Output, document: Callable[[T], dict[str, Any]], line: Callable[[T], str]
-) -> None:
+def _print_each(commits: Iterable[T], document: Callable[[T], dict[str, Any]], line: Callable[[T], str]) -> None:
     with until_stopped("stopped; the next run continues after the last commit"):
         for done in commits:
-            if output is Output.json:
+            if render.is_json():
                 render.lines([document(done)])
             else:
                 typer.echo(line(done))

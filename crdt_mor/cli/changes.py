@@ -15,8 +15,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import AsOf, Columns, Form, How, Limit, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import AsOf, Columns, How, Limit, Uri
 from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.cli.whole_files import put_whole
 
@@ -49,13 +48,12 @@ def changes(
     columns: Columns = None,
     limit: Limit = None,
     format: How = Format.table,
-    output: Form = Output.text,
 ) -> None:
     """Print the changes of commits: changed keys as they are now, --images or --raw.
 
     Example: crdt-mor changes events --checkpoint events.checkpoint --format jsonl
     """
-    form = checked_format(format, output)
+    form = checked_format(format)
     if follow and form is not Format.jsonl:
         raise typer.BadParameter("--follow needs --format jsonl", param_hint="--follow")
     if checkpoint is not None and since is not None:
@@ -92,13 +90,13 @@ def changes(
             )
 
 
-def readers(uri: Uri, output: Form = Output.text) -> None:
+def readers(uri: Uri) -> None:
     """List the readers of changes that have a name, and how far behind they are.
 
     Example: crdt-mor readers events
     """
     found = inputs.opened(uri).inspect.readers()
-    if output is Output.json:
+    if render.is_json():
         render.lines({**row, "lag": row["lag"].total_seconds()} for row in found.to_pylist())
         return
     rows = [
@@ -111,14 +109,13 @@ def readers(uri: Uri, output: Form = Output.text) -> None:
 def forget_reader(
     uri: Uri,
     name: Annotated[str, typer.Argument(metavar="NAME", help="From crdt-mor readers.")],
-    output: Form = Output.text,
 ) -> None:
     """Forget a reader of changes, so that clean keeps no history for it.
 
     Example: crdt-mor forget-reader events billing
     """
     inputs.opened(uri).maintenance.forget_reader(name)
-    render.result(output, {"forgotten": name}, f"the reader {name} is forgotten")
+    render.result({"forgotten": name}, f"the reader {name} is forgotten")
 
 
 def diff(
@@ -130,7 +127,6 @@ def diff(
     columns: Columns = None,
     limit: Limit = None,
     format: How = Format.table,
-    output: Form = Output.text,
 ) -> None:
     """Print the differences between two snapshots of a table, or compare two tables.
 
@@ -140,7 +136,7 @@ def diff(
     """
     if after is None:
         moments = {"as_of": inputs.point(as_of, "--as-of"), "other_as_of": inputs.point(other_as_of, "--other-as-of")}
-        _diff_of_tables(uri, before, moments | {"columns": inputs.split_names(columns)}, limit, format, output)
+        _diff_of_tables(uri, before, moments | {"columns": inputs.split_names(columns)}, limit, format)
         return
     if as_of is not None or other_as_of is not None:
         raise typer.BadParameter("the arguments are moments already: omit this option", param_hint="--as-of")
@@ -148,22 +144,20 @@ def diff(
     assert start is not None
     assert end is not None
     table = inputs.opened(uri)
-    form = checked_format(format, output)
+    form = checked_format(format)
     found = table.diff(start, end, columns=inputs.split_names(columns))
     send(found, most_rows(limit, form), form, table.config.key)
 
 
-def _diff_of_tables(
-    uri: str, other: str, options: Mapping[str, Any], limit: int | None, format: Format, output: Output
-) -> None:
-    if output is Output.json and limit is not None:
+def _diff_of_tables(uri: str, other: str, options: Mapping[str, Any], limit: int | None, format: Format) -> None:
+    if render.is_json() and limit is not None:
         raise typer.BadParameter(
             "the document names at most 10 keys of each kind: use --format jsonl", param_hint="--limit"
         )
-    form = checked_format(format, output)
+    form = checked_format(format)
     table = inputs.opened(uri, other)
     beside = _other_table(uri, other)
-    if output is Output.json:
+    if render.is_json():
         found = table.diff(beside, **options)
         render.document({**asdict(found), "equal": found.is_equal})
     else:

@@ -9,8 +9,6 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 
 
 def check_store(
@@ -19,7 +17,6 @@ def check_store(
         typer.Argument(metavar="URI", help="A place for a table: s3://bucket/path, a folder, …", show_default=False),
     ],
     keys: Annotated[int, typer.Option(metavar="N", min=1, help="Number of contested objects.")] = 150,
-    output: Form = Output.text,
 ) -> None:
     """Check that exactly one of several conditional puts wins in a store.
 
@@ -28,7 +25,7 @@ def check_store(
     Example: crdt-mor check-store s3://lake/events --keys 1000
     """
     check = mor.check_store(address, keys=keys, storage_options=inputs.storage())
-    if output is Output.json:
+    if render.is_json():
         render.document(
             {
                 "store": check.store, "keys": check.keys, "puts": check.puts,

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import FormOfUpkeep, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def clean(
@@ -23,7 +22,6 @@ def clean(
         str | None, typer.Option(metavar="TIME", help="Spare readers that began less than this long ago: 1h.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the files to remove.")] = False,
-    output: FormOfUpkeep = Output.text,
 ) -> None:
     """Give up old history and remove unneeded files, beside writers and readers.
 
@@ -35,4 +33,4 @@ def clean(
         readers=None if readers is None else inputs.duration(readers, "--readers"),
         dry_run=dry_run,
     )
-    render.result(output, done)
+    render.result(done)

@@ -27,7 +27,6 @@ from crdt_mor.cli.options import (
     Compression,
     Delimiter,
     Encoding,
-    Form,
     How,
     Key,
     Limit,
@@ -36,7 +35,6 @@ from crdt_mor.cli.options import (
     Settings,
     Uri,
 )
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import pa, pl
@@ -78,7 +76,6 @@ def create(
     ),
     compression: Compression = Codec.zstd,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Succeed if the same table exists already.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Create an empty table with the columns of a file.
 
@@ -94,7 +91,7 @@ def create(
     )  # fmt: skip
     made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
     what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {settings.buckets} buckets"
-    render.result(output, made, f"created {uri}: {what}")
+    render.result(made, f"created {uri}: {what}")
 
 
 def cat(
@@ -109,13 +106,12 @@ def cat(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the read and skipped files and why, instead of rows.")
     ] = False,
-    output: Form = Output.text,
 ) -> None:
     """Print rows of a snapshot in any order. --output json means --format jsonl.
 
     Example: crdt-mor cat events --where "views > 10" --format csv
     """
-    form = checked_format(format, output)
+    form = checked_format(format)
     table = inputs.opened(uri)
     scan = table.scan(
         columns=inputs.split_names(columns),
@@ -126,7 +122,7 @@ def cat(
     )
     if explain:
         explanation = scan.explain()
-        render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
+        render.document(asdict(explanation)) if render.is_json() else typer.echo(str(explanation))
         return
     send(scan, most_rows(limit, form), form, table.config.key)
 
@@ -135,7 +131,7 @@ def _ttl_text(ttl: str | tuple[str, timedelta] | None) -> str | None:
     return f"{ttl[0]}={words_of_ms(ttl[1] // timedelta(milliseconds=1))}" if isinstance(ttl, tuple) else ttl
 
 
-def schema(uri: Uri, output: Form = Output.text) -> None:
+def schema(uri: Uri) -> None:
     """List the columns with their types, roles and payloads.
 
     The JSON output is valid input of create --schema, unless a column is a struct or a map.
@@ -144,7 +140,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
     """
     table = inputs.opened(uri)
     config = table.config
-    if output is Output.json:
+    if render.is_json():
         render.document(
             {
                 "columns": {field.name: str(field.type) for field in table.schema},
@@ -179,7 +175,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
     render.table(head, [(*row, said.get(row[0], "")) if said else row for row in rows], kept=["column"])
 
 
-def show(uri: Uri, output: Form = Output.text) -> None:
+def show(uri: Uri) -> None:
     """Describe a table: key, merge, rows, files, pending writes and other readers.
 
     Example: crdt-mor show events
@@ -212,7 +208,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "bytes": sum(files["bytes"].to_pylist()),
         "other_readers": table.inspect.other_readers(),
     }
-    if output is Output.json:
+    if render.is_json():
         render.document(pairs)
         return
     columns = ", ".join(f"{name} {kind}" for name, kind in pairs.pop("columns").items())  # type: ignore[attr-defined]
@@ -251,7 +247,6 @@ def timeline(
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only pending writes and open plans.")] = False,
     limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the newest N.")] = None,
-    output: Form = Output.text,
 ) -> None:
     """List instants by requested time, with state, action and rows.
 
@@ -261,7 +256,7 @@ def timeline(
     if pending:
         instants = instants.filter(pl.col("state").is_in(["pending", "planned"]))
     shown = instants if limit is None else instants.tail(limit)
-    _print_frame(shown, output, kept=["requested_at", "version"])
+    _print_frame(shown, kept=["requested_at", "version"])
 
 
 def files(
@@ -271,14 +266,13 @@ def files(
         list[str] | None,
         typer.Option("--partition", metavar="P", help=f"Only this partition: {A_PARTITION}. May be repeated."),
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """List the files of a snapshot by file group: base files, logs, carries.
 
     Example: crdt-mor files events
     """
     listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"), partitions=partitions or None)
-    _print_frame(pl.DataFrame(listed), output, kept=["path"])
+    _print_frame(pl.DataFrame(listed), kept=["path"])
 
 
 def compact(
@@ -291,7 +285,6 @@ def compact(
     rewrite: Annotated[
         Rewrite | None, typer.Option(help="order: also rewrite base files with another order than the table's.")
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Merge log files into base files, safely beside writers and readers.
 
@@ -304,11 +297,11 @@ def compact(
     if plan_only:
         plan = maintenance.plans.schedule(**chosen)
         shown = plan and {"barrier": plan.barrier, "file_groups": len(plan.file_groups), "pending": plan.pending}
-        render.result(output, {"plan": shown}, f"scheduled {plan}" if plan else "nothing to compact")
+        render.result({"plan": shown}, f"scheduled {plan}" if plan else "nothing to compact")
         return
     done = maintenance.compact(**chosen)
     text = "\n".join(map(_compacted, done)) or "nothing to compact"
-    render.result(output, {"compactions": [asdict(compacted) for compacted in done]}, text)
+    render.result({"compactions": [asdict(compacted) for compacted in done]}, text)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
@@ -342,8 +335,8 @@ def _held_back(stable_before: object) -> str:
     return f"{stable_before}, because the write that began then is pending"
 
 
-def _print_frame(frame: pl.DataFrame, output: Output, kept: list[str]) -> None:
-    if output is Output.json:
+def _print_frame(frame: pl.DataFrame, kept: list[str]) -> None:
+    if render.is_json():
         render.lines(for_programs(row) for row in frame.iter_rows(named=True))
         return
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]

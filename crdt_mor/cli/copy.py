@@ -8,8 +8,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def copy(
@@ -22,7 +21,6 @@ def copy(
         bool, typer.Option("--update", help="Update an earlier copy to the table's current rows.")
     ] = False,
     verify: Annotated[bool, typer.Option(help="Verify the copy afterwards.")] = True,
-    output: Form = Output.text,
 ) -> None:
     """Copy a table as it is now, beside its writers.
 
@@ -39,4 +37,4 @@ def copy(
         done = inputs.opened(uri, to).copy(
             to, update=update, verify=verify, on_progress=tell, storage_options=inputs.storage_of(to, uri)
         )
-    render.result(output, done)
+    render.result(done)

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import AsOf, Form, Names, NamesOf, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import AsOf, Names, NamesOf, Uri
 from crdt_mor.model.policies import plural
 
 
@@ -17,7 +16,6 @@ def count(
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
     names: Names = NamesOf.now,
-    output: Form = Output.text,
 ) -> None:
     """Count the rows of a snapshot.
 
@@ -25,7 +23,7 @@ def count(
     """
     scan = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value)
     unopened, rows = scan.unopened, scan.count()
-    if output is Output.json:
+    if render.is_json():
         render.document({"rows": rows, **({"unopened": unopened} if unopened else {})})
         return
     typer.echo(rows)

@@ -16,7 +16,6 @@ from crdt_mor.cli.options import (
     Compression,
     Delimiter,
     Encoding,
-    Form,
     Info,
     Key,
     Message,
@@ -25,7 +24,6 @@ from crdt_mor.cli.options import (
     Uri,
     commit_info,
 )
-from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
 Sources = Annotated[
@@ -54,7 +52,6 @@ def create_from(
     rename: Rename = None,
     message: Message = None,
     info: Info = None,
-    output: Form = Output.text,
 ) -> None:
     """Create a table with all rows of files or of another table, atomically.
 
@@ -84,4 +81,4 @@ def create_from(
     made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
     what = f"{rows:,} rows in {len(files):,} files, {words_of_bytes(size)}"
     text = f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge}"
-    render.result(output, made | {"rows": rows, "files": len(files), "bytes": size}, text)
+    render.result(made | {"rows": rows, "files": len(files), "bytes": size}, text)

@@ -11,8 +11,6 @@ from rich.text import Text
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import plural
 
 _SIGNS = {"fine": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
@@ -23,7 +21,6 @@ def doctor(
         str | None,
         typer.Argument(metavar="[URI]", help="The table's place; default: check only this machine."),
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Check packages, store, clock and permissions; exit code 3 means a problem.
 
@@ -32,7 +29,7 @@ def doctor(
     Example: crdt-mor doctor s3://lake/events
     """
     found = mor.doctor(uri, storage_options=inputs.storage() if uri is not None else None)
-    if output is Output.json:
+    if render.is_json():
         render.lines(map(asdict, found))
     else:
         for one in found:

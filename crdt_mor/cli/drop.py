@@ -8,15 +8,12 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 
 
 def drop(
     address: Annotated[str, typer.Argument(metavar="URI", help="The table.", show_default=False)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the objects.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Remove a table with all rows and history, for good. Asks first.
 
@@ -25,10 +22,10 @@ def drop(
     Example: crdt-mor drop events --yes
     """
     if not (yes or dry_run):
-        if output is Output.json:
+        if render.is_json():
             raise typer.BadParameter("this command cannot ask with --output json: add --yes or --dry-run")
         render.note(str(mor.drop_table(address, dry_run=True, storage_options=inputs.storage())))
         if not typer.confirm("This cannot be undone. Drop the table?", err=True):
             render.note("nothing was removed")
             raise typer.Exit(1)
-    render.result(output, mor.drop_table(address, dry_run=dry_run, storage_options=inputs.storage()))
+    render.result(mor.drop_table(address, dry_run=dry_run, storage_options=inputs.storage()))

@@ -11,8 +11,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def erase(
@@ -37,7 +36,6 @@ def erase(
         str | None, typer.Option(metavar="10m", help="Wait this long for pending writes: 30s, 10m, 2h.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Erase rows, or values of --columns, from a table and its history. Asks first.
 
@@ -49,7 +47,7 @@ def erase(
         raise typer.BadParameter("pass exactly one of --keys and --where")
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
-    if not yes and (from_stdin or output is Output.json):
+    if not yes and (from_stdin or render.is_json()):
         raise typer.BadParameter("this command cannot ask with --output json or keys from stdin: add --yes")
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
@@ -60,7 +58,7 @@ def erase(
     if not yes:
         _ask(table, where, 0 if rows is None else len(rows), named)
     erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience)
-    render.result(output, erased)
+    render.result(erased)
 
 
 def _ask(table: mor.Table, where: str | None, keys: int, columns: list[str] | None) -> None:

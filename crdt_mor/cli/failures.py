@@ -40,42 +40,42 @@ PIPE_CLOSED: Final = 141
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
-def report(error: BaseException, command: str, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
+def report(error: BaseException, command: str, parameters: Collection[str] = (), *, debug: bool = False) -> int:
     if isinstance(error, BrokenPipeError):
         discard_output()
         return PIPE_CLOSED
     if debug:
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
-        say("KeyboardInterrupt", interrupted.left(command), json=json)
+        say("KeyboardInterrupt", interrupted.left(command))
         return INTERRUPTED
-    say(type(error).__name__, in_options(describe(error), parameters), json=json)
+    say(type(error).__name__, in_options(describe(error), parameters))
     return REFUSED
 
 
-def say(kind: str, text: str, *, json: bool) -> None:
-    if json:
+def say(kind: str, text: str) -> None:
+    if render.is_json():
         render.note_document({"error": {"type": kind, "message": text, "facts": facts(text)}})
     else:
         render.note(f"error: {text}")
 
 
-def warn(kind: str, message: str, *, json: bool) -> None:
+def warn(kind: str, message: str) -> None:
     text = " ".join(message.split())
-    if json:
+    if render.is_json():
         render.note_document({"warning": {"type": kind, "message": text, "facts": facts(text)}})
     else:
         render.note(f"warning: {text}")
 
 
 @contextmanager
-def warnings_told(*, json: bool) -> Iterator[None]:
+def warnings_told() -> Iterator[None]:
     def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
-        warn(category.__name__, str(message), json=json)
+        warn(category.__name__, str(message))
 
     def tell_of_wait(event: mor.observing.Event) -> None:
         if isinstance(event, mor.observing.WaitEvent):
-            warn(type(event).__name__, event.message, json=json)
+            warn(type(event).__name__, event.message)
 
     with warnings.catch_warnings(), mor.observe(tell_of_wait):
         warnings.showwarning = tell  # type: ignore[assignment]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 from crdt_mor.model.policies import plural
 
 
-def handover(uri: Uri, output: Form = Output.text) -> None:
+def handover(uri: Uri) -> None:
     """Hand a table over to Hudi's writers, and stop writes from here.
 
     The table is compacted and declares Hudi's plain merge rule.
@@ -18,10 +17,10 @@ def handover(uri: Uri, output: Form = Output.text) -> None:
     """
     inputs.opened(uri).maintenance.handover()
     text = "handed over: Hudi's writers may write the table, until crdt-mor takeback"
-    render.result(output, {"handed_over": True}, text)
+    render.result({"handed_over": True}, text)
 
 
-def takeback(uri: Uri, output: Form = Output.text) -> None:
+def takeback(uri: Uri) -> None:
     """Take a table back from Hudi's stopped writers, with their commits.
 
     Example: crdt-mor takeback events
@@ -32,7 +31,7 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     text = f"taken back, with {plural(commits, 'commit', ',')} of Hudi's"
     if not is_theirs:
         text = "nothing to take back: the table is not handed over"
-    render.result(output, {"handed_over": False, "commits": commits}, text)
+    render.result({"handed_over": False, "commits": commits}, text)
 
 
 def handed_over_text(table: mor.Table) -> str | None:

@@ -11,8 +11,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.handover import handed_over_text
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import plural
 
@@ -33,7 +32,6 @@ def history(
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="T", help="Only commits visible by T.")] = None,
     by: Annotated[str | None, typer.Option(metavar="APP", help="Only commits with a write of this program.")] = None,
-    output: Form = Output.text,
 ) -> None:
     """List the commits, newest first, with duration, writer and overlaps.
 
@@ -48,7 +46,7 @@ def history(
     def commits(most: int | None) -> pa.Table:
         return table.history(most, **asked, by=by)
 
-    if output is Output.json:
+    if render.is_json():
         render.lines(for_programs(row) for row in commits(limit).to_pylist(maps_as_pydicts="strict"))
         return
     shown = HISTORY_ROWS if limit is None else limit

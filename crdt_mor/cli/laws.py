@@ -13,9 +13,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import Form
 from crdt_mor.cli.own_payload import payload_at
-from crdt_mor.cli.render import Output
 
 SHALLOW = (
     "this was the shallow check of create: all short histories of the payload's examples and some of other values, the "
@@ -31,7 +29,6 @@ def laws(
         ),
     ],
     examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories of the deep check.")] = 200,
-    output: Form = Output.text,
 ) -> None:
     """Check a payload's laws, and print a counterexample for each broken law.
 
@@ -51,7 +48,7 @@ def laws(
         error = broken
     kept = {law: error is None or law not in error.laws for law in laws_of(loaded)}
     kept |= dict.fromkeys(error.laws if error else (), False)
-    if output is Output.json:
+    if render.is_json():
         name, message = str(loaded.name), str(error) if error else None
         check = "deep" if deep else "shallow"
         render.document({"payload": name, "kind": loaded.kind, "check": check, "laws": kept, "message": message})

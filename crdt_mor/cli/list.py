@@ -9,15 +9,12 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.wording import in_options
 from crdt_mor.model.policies import plural, words_of_bytes
 
 
 def list(  # noqa: A001  the command's name
     address: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, s3://bucket/path, …", show_default=False)],
-    output: Form = Output.text,
 ) -> None:
     """List the tables below a place, with state, size and last commit.
 
@@ -27,7 +24,7 @@ def list(  # noqa: A001  the command's name
     """
     found = mor.list_tables(address, storage_options=inputs.storage())
     tables = [replace(one, reason=in_options(one.reason, [])) for one in found.tables]
-    if output is Output.json:
+    if render.is_json():
         render.lines(map(asdict, tables))
     else:
         columns = ["table", "state", "version", "last commit", "files", "logs", "size"]

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
-from crdt_mor.cli import commands, failures, inputs, near_commands, writes
+from crdt_mor.cli import commands, failures, inputs, near_commands, render, writes
 from crdt_mor.cli.alter import add_columns, alter
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.cdc import kafka, postgres
@@ -72,6 +72,12 @@ Storage = Annotated[
         help="An option of the object store: aws_region=eu-west-1. May be repeated. Secrets belong in the environment.",
     ),
 ]
+_FORM: Final = "Text for people, JSON for programs."
+Form = Annotated[Output, typer.Option("--output", help=_FORM)]
+FormOrFormat = Annotated[Output, typer.Option("--output", "--format", help=_FORM)]
+_WITH_FORMAT: Final = {"archive", "clean", "drop-metadata-table", "maintain", "ui"}
+"""Commands that print no rows, so `--format` is unambiguous."""
+
 Json = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
 
@@ -97,7 +103,8 @@ class Commands(TyperGroup):
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except WRONG_USAGE as error:
             message = error.format_message()  # type: ignore[attr-defined]
-            failures.say("UsageError", " ".join(message.split()), json=True)
+            render.use(Output.json)
+            failures.say("UsageError", " ".join(message.split()))
             code = failures.USAGE
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -164,6 +171,7 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
     @functools.wraps(function)
     def command(
         *args: object,
+        output: Output = Output.text,
         json: bool = False,
         debug: bool = False,
         log_level: Level | None = None,
@@ -172,11 +180,9 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
         storage: list[str] | None = None,
         **options: object,
     ) -> None:
-        if json:
-            options["output"] = Output.json
-        json = options.get("output") is Output.json
+        render.use(Output.json if json else output)
         try:
-            with failures.warnings_told(json=json), logged(log_level, log_format):
+            with failures.warnings_told(), logged(log_level, log_format):
                 inputs.allow(payloads or ())
                 inputs.use_storage(storage or ())
                 made = {
@@ -188,11 +194,12 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
             raise
         except BaseException as error:  # a polars panic is not an `Exception`
             parameters = [option.name for option in own]
-            raise typer.Exit(failures.report(error, name, parameters, json=json, debug=debug)) from error
+            raise typer.Exit(failures.report(error, name, parameters, debug=debug)) from error
 
     own = [completed(option, name) for option in own]
     names = {option.name for option in own}
-    more: dict[str, tuple[Any, object]] = {"json": (Json, False)}
+    form = FormOrFormat if name in _WITH_FORMAT else Form
+    more: dict[str, tuple[Any, object]] = {"output": (form, Output.text), "json": (Json, False)}
     if "uri" in names:
         more["payloads"] = Payloads, None
     if {"uri", "address"} & names:

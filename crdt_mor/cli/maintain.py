@@ -13,7 +13,6 @@ from rich.console import Console
 
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.watching import Places, Watch
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.policies import words_of_bytes
@@ -38,14 +37,13 @@ def maintain(
         int | None, typer.Option(metavar="N", min=1, help="Keep at least N commits, instead of the policy.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the due services and why.")] = False,
-    output: Annotated[
-        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs: one line per table.")
-    ] = Output.text,
 ) -> None:
     """Run the services that are due by the tables' policies, and say why.
 
     It is safe beside writers, readers and other maintenance, and suits cron. With --watch or --every it runs until
     SIGTERM or Ctrl-C, and a table that fails is tried again after longer pauses.
+
+    With --output json, a line per table is printed.
 
     Example: crdt-mor maintain events clicks --every 5m
     """
@@ -53,10 +51,10 @@ def maintain(
     if pause is not None and pause < timedelta(seconds=1):
         raise typer.BadParameter("pass at least 1s, so the machine has time for other work", param_hint="--every")
     kept = None if keep is None else inputs.duration(keep, "--keep")
-    json, run = output is Output.json, _Upkeep(kept, keep_commits, dry_run, output)
+    run = _Upkeep(kept, keep_commits, dry_run)
     if pause is not None:
-        find = Places(uri, json=json) if watch else lambda: uri
-        Watch(run.table, find, pause, SystemEnvironment(), json=json).run()
+        find = Places(uri) if watch else lambda: uri
+        Watch(run.table, find, pause, SystemEnvironment()).run()
         return
     done = [run.table(one) for one in uri]
     if not all(done):
@@ -66,32 +64,30 @@ def maintain(
 class _Upkeep:
     """Opens a table again after an error."""
 
-    def __init__(self, keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output) -> None:
+    def __init__(self, keep: timedelta | None, keep_commits: int | None, dry_run: bool) -> None:
         self._keep = keep
         self._keep_commits = keep_commits
         self._dry_run = dry_run
-        self._output = output
         self._open: dict[str, mor.Table] = {}
 
     def table(self, uri: str) -> bool:
         """Return False if the table failed or refused all services."""
-        json = self._output is Output.json
         try:
             table = self._open.get(uri) or inputs.opened(uri)
-            with nullcontext() if json else progress(render.stderr()):
+            with nullcontext() if render.is_json() else progress(render.stderr()):
                 done = table.maintenance.maintain(
                     keep=self._keep, keep_commits=self._keep_commits, dry_run=self._dry_run
                 )
         except (mor.CrdtMorError, OSError) as error:
             self._open.pop(uri, None)
-            failures.report(error, "maintain", json=json, debug=False)
+            failures.report(error, "maintain")
             return False
         self._open[uri] = table
         self._print(uri, done)
         return done.ok and not any(action.service == "maintain" for action in done.actions)
 
     def _print(self, uri: str, done: mor.results.Maintained) -> None:
-        if self._output is Output.json:
+        if render.is_json():
             sums = {name: getattr(done, name) for name in ("files_removed", "bytes_removed", "bytes_written")}
             render.lines([{"table": uri, "ok": done.ok, **asdict(done), **sums}])
         else:

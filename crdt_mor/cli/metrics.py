@@ -13,8 +13,6 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.maintain import Uris
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.cli.wording import in_options
 from crdt_mor.ground.clock import SystemEnvironment
@@ -39,7 +37,7 @@ Listen = Annotated[
 ]
 
 
-def metrics(uri: Uris, listen: Listen = None, output: Form = Output.text) -> None:
+def metrics(uri: Uris, listen: Listen = None) -> None:
     """Print or serve the state of tables for Prometheus.
 
     An unreadable table has crdt_mor_up 0. Needs pip install 'crdt-mor[metrics]'.
@@ -49,12 +47,12 @@ def metrics(uri: Uris, listen: Listen = None, output: Form = Output.text) -> Non
     _require_client()
     tables = [_Watched(one) for one in dict.fromkeys(uri)]
     if listen is not None:
-        if output is Output.json:
+        if render.is_json():
             raise typer.BadParameter("--listen and --output json exclude each other", param_hint="--listen")
         _serve(tables, *_address(listen))
         return
     read = _read(tables)
-    if output is Output.json:
+    if render.is_json():
         render.lines(_line(table, found) for table, found in read.items())
     else:
         typer.echo(prometheus_client.generate_latest(_registry(lambda: read)), nl=False)

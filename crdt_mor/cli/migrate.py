@@ -13,8 +13,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import ClusterOrder, Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import ClusterOrder, Uri
 
 Tell: TypeAlias = "Callable[[mor.results.MigrationProgress], None]"
 
@@ -43,7 +42,6 @@ def migrate(
     pending: Annotated[
         Pending, typer.Option(help="Wait for writes that are pending at the close, or roll them back.")
     ] = Pending.wait,
-    output: Form = Output.text,
 ) -> None:
     """Move a table to another address with other settings, beside writers.
 
@@ -54,7 +52,7 @@ def migrate(
     """
     table = inputs.opened(uri)
     words = merge or []
-    with _telling(output) as tell:
+    with _telling() as tell:
         done = table.maintenance.migrate(
             to,
             buckets=buckets,
@@ -67,13 +65,12 @@ def migrate(
             on_progress=tell,
             storage_options=inputs.storage(),
         )
-    render.result(output, asdict(done) | {"turned_away": done.turned_away / timedelta(seconds=1)}, str(done))
+    render.result(asdict(done) | {"turned_away": done.turned_away / timedelta(seconds=1)}, str(done))
 
 
 def cancel_migration(
     uri: Uri,
     removed: Annotated[bool, typer.Option("--removed", help="The table at the new address was deleted.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Cancel a migration, so the table takes writes again.
 
@@ -83,7 +80,7 @@ def cancel_migration(
     """
     found = inputs.opened(uri).maintenance.cancel_migration(storage_options=inputs.storage(), removed=removed)
     text = "the migration is cancelled, and the table takes writes" if found else "no migration is running"
-    render.result(output, {"cancelled": found}, text)
+    render.result({"cancelled": found}, text)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -97,8 +94,8 @@ _WORDS: Final = {
 
 
 @contextmanager
-def _telling(output: Output) -> Iterator[Tell]:
-    if output is Output.json:
+def _telling() -> Iterator[Tell]:
+    if render.is_json():
         yield lambda progress: render.note_document({"progress": asdict(progress)})
         return
     with render.bar(_WORDS["copy"], "MofNComplete") as move:

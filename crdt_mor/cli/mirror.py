@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 class Format(StrEnum):
@@ -33,7 +32,6 @@ def mirror(
             "whole. Iceberg: positions (default) or vectors, which needs readers of format version 3."
         ),
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Make a table's newest rows readable for Delta Lake or Iceberg engines.
 
@@ -42,4 +40,4 @@ def mirror(
     Example: crdt-mor mirror events --as delta
     """
     done = inputs.opened(uri).mirror(format.value, deletes=None if deletes is None else deletes.value)
-    render.result(output, done)
+    render.result(done)

@@ -9,9 +9,8 @@ import typer
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import UNNAMED, Form, Named, Uri, Wait
+from crdt_mor.cli.options import UNNAMED, Named, Uri, Wait
 from crdt_mor.cli.python_values import records
-from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import plural
 
 
@@ -36,7 +35,6 @@ def move(
     ],
     wait: Wait = "60s",
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Move rows to another partition by key, in one commit.
 
@@ -50,7 +48,7 @@ def move(
     text = f"version {done.version}: moved {plural(done.updated, 'row', ',')}"
     if done.repeated:
         text = "nothing was written: this token was used before"
-    render.result(output, {"version": done.version, "moved": done.updated, "repeated": done.repeated}, text)
+    render.result({"version": done.version, "moved": done.updated, "repeated": done.repeated}, text)
 
 
 def _value(text: str) -> str | None:

@@ -10,15 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from crdt_mor.cli import inputs
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format
 
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, s3://bucket/path, …", show_default=False)]
 
-_FORM = "Text for people, JSON for programs."
-Form = Annotated[Output, typer.Option("--output", help=_FORM)]
-FormOfUpkeep = Annotated[Output, typer.Option("--output", "--format", help=_FORM)]
-"""For `clean` and `archive`, which print no rows, so `--format` is unambiguous."""
 
 Key = Annotated[str, typer.Option(metavar="A,B", help="Columns of the record key.", show_default=False)]
 Ordering = Annotated[str | None, typer.Option(help="The greatest value of this column wins.")]

@@ -8,8 +8,7 @@ import typer
 
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import READING, Reading, check_files, rows_of
-from crdt_mor.cli.options import A_PARTITION, UNNAMED, Form, Named, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import A_PARTITION, UNNAMED, Named, Uri
 from crdt_mor.cli.writes import Files, Mode, SchemaMode, say
 from crdt_mor.ground.late_imports import pa
 
@@ -31,7 +30,6 @@ def overwrite(
     schema_mode: Mode = SchemaMode.strict,
     how: Reading = READING,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Replace all rows, or the rows of some partitions, by files in one commit.
 
@@ -48,7 +46,7 @@ def overwrite(
         schema_mode=schema_mode.value,
         **named.arguments,
     )
-    say(commit, output, len(files))
+    say(commit, len(files))
 
 
 def delete_partitions(
@@ -58,22 +56,20 @@ def delete_partitions(
     ],
     yes: Yes = False,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Delete all rows of some partitions in one commit. Asks first.
 
     Example: crdt-mor delete-partitions events day=2026-01-31 --yes
     """
     table = inputs.opened(uri)
-    _ask(f"all rows of {len(partitions)} partitions will be deleted from {table.uri}", yes, output)
-    say(table.delete_partitions(partitions, **named.arguments), output)
+    _ask(f"all rows of {len(partitions)} partitions will be deleted from {table.uri}", yes)
+    say(table.delete_partitions(partitions, **named.arguments))
 
 
 def truncate(
     uri: Uri,
     yes: Yes = False,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Delete all rows of a table in one commit. Asks first.
 
@@ -81,14 +77,14 @@ def truncate(
     """
     table = inputs.opened(uri)
     if not yes:
-        _ask(f"all {table.count():,} rows will be deleted from {table.uri}", yes, output)
-    say(table.truncate(**named.arguments), output)
+        _ask(f"all {table.count():,} rows will be deleted from {table.uri}", yes)
+    say(table.truncate(**named.arguments))
 
 
-def _ask(what: str, yes: bool, output: Output) -> None:
+def _ask(what: str, yes: bool) -> None:
     if yes:
         return
-    if output is Output.json:
+    if render.is_json():
         raise typer.BadParameter("this command cannot ask with --output json: add --yes")
     render.note(f"{what}; earlier snapshots still show them.")
     if not typer.confirm("Delete?", err=True):

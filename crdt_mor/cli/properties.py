@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def properties(
@@ -19,7 +18,6 @@ def properties(
     unset: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Remove this property. May be repeated.")
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Set and remove properties in one event, then print them all.
 
@@ -37,7 +35,7 @@ def properties(
     if changes:
         table.set_properties(changes)
     found_now = dict(table.properties)
-    if output is Output.json:
+    if render.is_json():
         render.document({"properties": found_now})
     elif found_now:
         render.facts(found_now)

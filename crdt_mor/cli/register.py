@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 _DEFAULT: Final = "default"
 """pyiceberg's own default."""
@@ -56,7 +55,6 @@ def register(
         Entry, typer.Option("--as", help="The Iceberg mirror, or the Hudi table for engines with Hudi's readers.")
     ] = Entry.iceberg,
     into: Into = NOWHERE,
-    output: Form = Output.text,
 ) -> None:
     """Show a table by name in a catalog.
 
@@ -68,4 +66,4 @@ def register(
 
     catalog, options = into.chosen()
     maintenance = inputs.opened(uri).maintenance
-    render.result(output, maintenance.register(catalog_of(catalog, **options), name, format=format.value))
+    render.result(maintenance.register(catalog_of(catalog, **options), name, format=format.value))

@@ -47,6 +47,19 @@ class Output(StrEnum):
     json = "json"
 
 
+_form = Output.text
+
+
+def use(form: Output) -> None:
+    """Store `--output json` for this command."""
+    global _form  # noqa: PLW0603  one command runs in a process
+    _form = form
+
+
+def is_json() -> bool:
+    return _form is Output.json
+
+
 def stdout() -> Console:
     return _console(stderr=False)
 
@@ -69,9 +82,9 @@ def document(value: object) -> None:
     sys.stdout.write(as_json(value, indent=2) + "\n")
 
 
-def result(output: Output, done: Any, text: str | None = None) -> None:
+def result(done: Any, text: str | None = None) -> None:
     """Print a command's result: a document for programs, a note for people. A dataclass brings its own text."""
-    if output is Output.json:
+    if is_json():
         document(done if isinstance(done, Mapping) else asdict(done))
     else:
         note(str(done) if text is None else text)

@@ -10,8 +10,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.history import others
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name; --as-of and `restore` take it.")]
 
@@ -20,23 +19,22 @@ def savepoint(
     uri: Uri,
     name: Name,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The savepoint's purpose.")] = None,
-    output: Form = Output.text,
 ) -> None:
     """Name the table's current rows, so they stay readable and restorable.
 
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
     """
     made = inputs.opened(uri).maintenance.savepoint(name, comment=comment)
-    render.result(output, made, f"{made.name}: all commits by {made.at}")
+    render.result(made, f"{made.name}: all commits by {made.at}")
 
 
-def savepoints(uri: Uri, output: Form = Output.text) -> None:
+def savepoints(uri: Uri) -> None:
     """List the savepoints of a table, oldest first.
 
     Example: crdt-mor savepoints events
     """
     found = inputs.opened(uri).maintenance.savepoints()
-    if output is Output.json:
+    if render.is_json():
         render.document([asdict(one) for one in found])
         return
     columns = ["name", "as of", "created", "by", "comment"]
@@ -44,13 +42,13 @@ def savepoints(uri: Uri, output: Form = Output.text) -> None:
     render.table(columns, rows, kept=["name", "as of"])
 
 
-def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
+def drop_savepoint(uri: Uri, name: Name) -> None:
     """Drop a savepoint. Later cleans remove files that only it needs.
 
     Example: crdt-mor drop-savepoint events before-backfill
     """
     inputs.opened(uri).maintenance.drop_savepoint(name)
-    render.result(output, {"dropped": name}, f"the savepoint {name} is dropped")
+    render.result({"dropped": name}, f"the savepoint {name} is dropped")
 
 
 def restore(
@@ -61,7 +59,6 @@ def restore(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commits to drop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Restore a table to an earlier moment, and drop later commits for good.
 
@@ -69,7 +66,7 @@ def restore(
 
     Example: crdt-mor restore events --to before-backfill --dry-run
     """
-    if not (yes or dry_run) and output is Output.json:
+    if not (yes or dry_run) and render.is_json():
         raise typer.BadParameter("this command cannot ask with --output json: add --yes or --dry-run")
     table = inputs.opened(uri)
     point = inputs.point(to, "--to")
@@ -77,7 +74,7 @@ def restore(
     if not yes or dry_run:
         would = table.maintenance.restore(point, dry_run=True)
         if dry_run:
-            render.document(asdict(would)) if output is Output.json else _say(table, would)
+            render.document(asdict(would)) if render.is_json() else _say(table, would)
             return
         _say(table, would)
         if not would.drops:
@@ -86,7 +83,7 @@ def restore(
             render.note("nothing was restored")
             raise typer.Exit(1)
     done = table.maintenance.restore(point)
-    render.result(output, done)
+    render.result(done)
 
 
 def _say(table: mor.Table, would: mor.results.Restored) -> None:

@@ -9,15 +9,13 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.history import writer_text, writers
-from crdt_mor.cli.options import Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Uri
 
 
 def rollback(
     uri: Uri,
     instant: Annotated[str, typer.Argument(metavar="INSTANT", help="17 digits, from `show` or `timeline --pending`.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    output: Form = Output.text,
 ) -> None:
     """Roll back a pending write or cancel an open plan, and remove its files.
 
@@ -30,7 +28,7 @@ def rollback(
     if found is not None:
         typer.confirm(f"{found}\nRoll it back?", abort=True, err=True)
     done = table.maintenance.roll_back(instant)
-    render.result(output, done)
+    render.result(done)
 
 
 def _what_is_open(table: mor.Table, instant: str) -> str | None:

@@ -13,7 +13,6 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.python_values import records, values
-from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import Late, pa
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ class Format(StrEnum):
     arrow = "arrow"
 
 
-def checked_format(format: Format, output: Output) -> Format:
-    form = Format.jsonl if output is Output.json else format
+def checked_format(format: Format) -> Format:
+    form = Format.jsonl if render.is_json() else format
     if form in (Format.parquet, Format.arrow) and _is_terminal():
         raise typer.BadParameter(
             f"stdout is a terminal and {form.value} is binary: redirect to a file with > or to a program with |, or "

@@ -8,8 +8,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Checks, Defaults, Form, NotNull, Uri, Wait
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import Checks, Defaults, NotNull, Uri, Wait
 
 _KINDS = ("not_null", "check", "default")
 
@@ -27,7 +26,6 @@ def rules(
         bool, typer.Option("--validate/--no-validate", help="Whether existing rows must obey new rules.")
     ] = True,
     wait: Wait = "60s",
-    output: Form = Output.text,
 ) -> None:
     """Drop and add rules, then print the rules of a table.
 
@@ -43,7 +41,7 @@ def rules(
             default=inputs.by_name(default, "--default"), validate=validate, wait=inputs.duration(wait, "--wait"),
         )  # fmt: skip
     found = table.rules
-    if output is Output.json:
+    if render.is_json():
         render.document(document(found))
     elif found:
         render.facts(texts(found))

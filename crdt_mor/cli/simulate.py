@@ -9,9 +9,7 @@ import typer
 
 from crdt_mor.cli import render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.options import Form
 from crdt_mor.cli.own_payload import payload_at
-from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import plural
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ def simulate(
         str | None,
         typer.Option(metavar="MODULE:PAYLOAD", help="Write examples of this payload: acme.sets:Longest."),
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Run the engine on a failing store with dying processes, and check all promises.
 
@@ -45,9 +42,9 @@ def simulate(
     loaded = None if payload is None else payload_at(payload, "--payload")
     first = seed or 0
     count = seeds or (100 if seed is None else 1)
-    done = simulated(range(first, first + count), loaded, _telling(first) if output is Output.text else None)
+    done = simulated(range(first, first + count), loaded, _telling(first) if not render.is_json() else None)
     words = _replaying(done, payload)
-    if output is Output.json:
+    if render.is_json():
         render.document(_document(done, words))
     else:
         _tell(done, words)

@@ -9,8 +9,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
-from crdt_mor.cli.options import AsOf, Form, How, Limit, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import AsOf, How, Limit, Uri
 from crdt_mor.cli.rows import Format, checked_format, most_rows, send
 from crdt_mor.ground.late_imports import pl
 
@@ -25,7 +24,6 @@ def sql(
     as_of: AsOf = None,
     limit: Limit = None,
     format: How = Format.table,
-    output: Form = Output.text,
 ) -> None:
     """Run a SQL query on a snapshot, in polars' SQL. --output json means --format jsonl.
 
@@ -35,7 +33,7 @@ def sql(
     """
     from crdt_mor.merge.kernel import to_arrow
 
-    form = checked_format(format, output)
+    form = checked_format(format)
     if not _COMMENTS.sub("", query).strip().lower().startswith(_READS):
         raise mor.InvalidInputError(
             "sql only reads: begin with SELECT or WITH. Use the commands update, delete, upsert or truncate to write"

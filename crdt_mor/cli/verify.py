@@ -11,8 +11,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
-from crdt_mor.cli.options import A_PARTITION, Form, Uri
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import A_PARTITION, Uri
 from crdt_mor.cli.wording import in_options
 from crdt_mor.model.policies import plural, words_of_bytes
 
@@ -26,7 +25,6 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also compare the rows with a plain fold of all commits, which is slow.")
     ] = False,
-    output: Form = Output.text,
 ) -> None:
     """Check every file of a table and report damage, its effect and the repair.
 
@@ -39,9 +37,9 @@ def verify(
         with _shown() as show:
             found = inputs.opened(uri).verify(partitions=partitions or None, deep=deep, on_progress=show)
     except (mor.errors.FormatError, mor.errors.TableReplacedError) as error:  # too damaged to open
-        failures.report(error, "verify", json=output is Output.json, debug=False)
+        failures.report(error, "verify")
         raise typer.Exit(failures.BROKEN) from error
-    if output is Output.json:
+    if render.is_json():
         render.document({**asdict(found), "sound": found.is_sound})
     else:
         _say(found)
@@ -52,7 +50,6 @@ def verify(
 def repair(
     uri: Uri,
     source: Annotated[str, typer.Option("--from", metavar="COPY", help="A copy that crdt-mor copy made of the table.")],
-    output: Form = Output.text,
 ) -> None:
     """Replace damaged and missing files of a table with files of a copy.
 
@@ -64,7 +61,7 @@ def repair(
     table = inputs.opened(uri, source)
     with _shown() as show:
         done = table.maintenance.repair(inputs.opened(source, uri), on_progress=show)
-    if output is Output.json:
+    if render.is_json():
         render.document({**asdict(done), "sound": done.is_sound})
     else:
         for path in done.files:

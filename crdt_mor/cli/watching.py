@@ -32,10 +32,7 @@ class Watch:
         find: Callable[[], Sequence[str]],
         pause: timedelta,
         environment: Environment,
-        *,
-        json: bool,
     ) -> None:
-        self._json = json
         self._maintain = maintain
         self._find = find
         self._pause_ms = pause // timedelta(milliseconds=1)
@@ -66,7 +63,7 @@ class Watch:
         try:
             return self._maintain(uri)
         except Exception as error:  # noqa: BLE001  the other tables go on
-            failures.report(error, "maintain", json=self._json, debug=False)
+            failures.report(error, "maintain")
             return False
 
     def _wait_ms(self) -> int:
@@ -82,9 +79,8 @@ class Places:
     folder that does not exist.
     """
 
-    def __init__(self, places: Sequence[str], *, json: bool) -> None:
+    def __init__(self, places: Sequence[str]) -> None:
         self._known: dict[str, list[str] | None] = dict.fromkeys(places)
-        self._json = json
 
     def __call__(self) -> list[str]:
         for place, known in self._known.items():
@@ -93,7 +89,7 @@ class Places:
             except (mor.CrdtMorError, OSError) as error:
                 if known is None and not _may_pass(error):
                     raise
-                failures.report(error, "maintain", json=self._json, debug=False)
+                failures.report(error, "maintain")
                 continue
             found = [one.uri for one in listed if one.state in _MAINTAINED]
             self._tell(place, known, found)
@@ -102,12 +98,10 @@ class Places:
 
     def _tell(self, place: str, known: Sequence[str] | None, found: Sequence[str]) -> None:
         new = sorted({*found} - {*(known or ())})
-        if new and not self._json:  # the lines of JSON name the tables
+        if new and not render.is_json():  # the lines of JSON name the tables
             render.note(f"{place}: maintaining {', '.join(new)}")
         if not found and known != []:
-            failures.warn(
-                "UserWarning", f"no table to maintain is at or below this place. path={place}", json=self._json
-            )
+            failures.warn("UserWarning", f"no table to maintain is at or below this place. path={place}")
 
 
 def _may_pass(error: Exception) -> bool:

@@ -12,9 +12,8 @@ from rich.text import Text
 
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.keys import key_of
-from crdt_mor.cli.options import AsOf, Form, Uri
+from crdt_mor.cli.options import AsOf, Uri
 from crdt_mor.cli.python_values import records
-from crdt_mor.cli.render import Output
 
 _VALUE_MAX = 60
 """Characters per value."""
@@ -34,7 +33,6 @@ def why(
     ],
     column: Annotated[str | None, typer.Option(metavar="C", help="Only contributions to this column.")] = None,
     as_of: AsOf = None,
-    output: Form = Output.text,
 ) -> None:
     """Show the history of a row: each write, the merge's result and its rule.
 
@@ -45,7 +43,7 @@ def why(
     table = inputs.opened(uri)
     told = table.why(key_of(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))
     found = records(told, maps_as_dicts=True)
-    if output is Output.json:
+    if render.is_json():
         render.lines(found)
         return
     if not found:

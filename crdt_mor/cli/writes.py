@@ -13,8 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import READING, STDIN, Reading, check_files, check_inputs, rows_of
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import UNNAMED, Form, Named, Uri, Wait
-from crdt_mor.cli.render import Output
+from crdt_mor.cli.options import UNNAMED, Named, Uri, Wait
 from crdt_mor.ground.late_imports import pa
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines files, or s3://…; several make one commit; - is stdin."
@@ -43,13 +42,12 @@ def append(
     schema_mode: Mode = SchemaMode.strict,
     how: Reading = READING,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Insert the rows of files in one commit.
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
-    _write_files(uri, Verb.append, files, schema_mode, False, how, named, output)
+    _write_files(uri, Verb.append, files, schema_mode, False, how, named)
 
 
 def upsert(
@@ -59,13 +57,12 @@ def upsert(
     nulls: Annotated[str | None, typer.Option(metavar="A,B", help="Columns in which nulls are written.")] = None,
     how: Reading = READING,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Insert or update the rows of files by key, in one commit.
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, output, inputs.split_names(nulls) or ())
+    _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, inputs.split_names(nulls) or ())
 
 
 def update(
@@ -79,7 +76,6 @@ def update(
     ] = None,
     wait: Wait = "60s",
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Update columns of matching rows, exactly, beside other writers.
 
@@ -91,7 +87,7 @@ def update(
     if len(assigned) < len(set_):
         raise typer.BadParameter("set each column once", param_hint="--set")
     table = inputs.opened(uri)
-    say(table.update(assigned, where, wait=inputs.duration(wait, "--wait"), **named.arguments), output)
+    say(table.update(assigned, where, wait=inputs.duration(wait, "--wait"), **named.arguments))
 
 
 def delete(
@@ -110,7 +106,6 @@ def delete(
     wait: Wait = "60s",
     how: Reading = READING,
     named: Named = UNNAMED,
-    output: Form = Output.text,
 ) -> None:
     """Delete rows in one commit: by the keys in files, by --where or by --keys.
 
@@ -121,14 +116,14 @@ def delete(
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
         raise typer.BadParameter("pass exactly one of files, --where and --keys")
     if files:
-        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, how, named, output)
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, how, named)
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
     table = inputs.opened(uri)
     rows = _keys(keys, table) if keys else None
     how_long = inputs.duration(wait, "--wait")
-    say(table.delete(rows, where=where, plain=plain, wait=how_long, **named.arguments), output)
+    say(table.delete(rows, where=where, plain=plain, wait=how_long, **named.arguments))
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
@@ -153,7 +148,6 @@ def _write_files(
     plain: bool,
     how: Reading,
     named: Named,
-    output: Output,
     nulls: Sequence[str] = (),
 ) -> None:
     check_files(files)
@@ -167,12 +161,12 @@ def _write_files(
                 tx.upsert(rows, schema_mode=schema_mode.value, nulls=nulls)
             else:
                 tx.delete(rows, plain=plain)
-    say(tx.commit, output, len(files))
+    say(tx.commit, len(files))
 
 
-def say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
+def say(commit: mor.Commit | None, files: int = 1) -> None:
     assert commit is not None
-    if output is Output.json:
+    if render.is_json():
         render.document(asdict(commit))
         return
     counts = {"written": commit.rows, "deleted": commit.deletes}

@@ -18,8 +18,6 @@ from rich.text import Text
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Form
-from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +46,6 @@ def demo(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw the overlapping transactions in FILE.")
     ] = None,
-    output: Form = Output.text,
 ) -> None:
     """Run three writers and a compaction on real flights, and check the result.
 
@@ -77,7 +74,7 @@ def demo(
         raise
     if svg is not None:
         shutil.copyfile(place.picture, svg)
-    if output is Output.json:
+    if render.is_json():
         render.document(result.document())
     else:
         _report(result, keep)

@@ -11,7 +11,6 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Uri
-from crdt_mor.cli.render import Output
 from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.cli.whole_files import put_whole
 
@@ -28,14 +27,13 @@ def ui(
             help="With --html: add the history of this key, besides ten conflicts. May be repeated.",
         ),
     ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", "--format", help="json: print the page's data instead of serving it.")
-    ] = Output.text,
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Default: a free port.")] = 0,
 ) -> None:
     """Show a table in a browser: health, writers, overlaps, read costs and rows.
 
     It is served on 127.0.0.1 until Ctrl-C, and rebuilt at each load. Rows and files do not change.
+
+    With --output json, the page's data are printed instead.
 
     Example: crdt-mor ui events --html events.html --key user-17
     """
@@ -47,7 +45,7 @@ def ui(
     if key and html is None:
         raise typer.BadParameter("--key needs --html FILE", param_hint="--key")
     uri = uri if "://" in uri else os.path.abspath(uri)  # also shown in commands
-    if output is Output.json:
+    if render.is_json():
         if html is not None:
             raise typer.BadParameter("--html and --output json exclude each other", param_hint="--html")
         render.document(report_of(inputs.opened(uri), uri))
