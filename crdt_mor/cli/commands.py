@@ -12,31 +12,31 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.count import unopened_text
 from crdt_mor.cli.data import Reading, check_inputs, read_schema
 from crdt_mor.cli.declared import declared
-from crdt_mor.cli.handover import handed_over_text
-from crdt_mor.cli.history import for_programs, recent_commits, recent_commits_text, writers, writers_text
+from crdt_mor.cli.history import (
+    for_programs,
+    handed_over_text,
+    recent_commits,
+    recent_commits_text,
+    writers,
+    writers_text,
+)
 from crdt_mor.cli.options import (
     A_PARTITION,
     SETTINGS,
     AsOf,
     ClusterOrder,
     Codec,
-    Columns,
     Compression,
     Delimiter,
     Encoding,
-    How,
     Key,
-    Limit,
-    Names,
-    NamesOf,
     Settings,
     Uri,
 )
-from crdt_mor.cli.rows import Format, checked_format, most_rows, send
-from crdt_mor.cli.rules import document
+from crdt_mor.cli.reads import unopened_text
+from crdt_mor.cli.settings import document
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import words_of_bytes, words_of_ms
 
@@ -92,39 +92,6 @@ def create(
     made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
     what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {settings.buckets} buckets"
     render.result(made, f"created {uri}: {what}")
-
-
-def cat(
-    uri: Uri,
-    columns: Columns = None,
-    where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
-    as_of: AsOf = None,
-    names: Names = NamesOf.now,
-    limit: Limit = None,
-    format: How = Format.table,
-    meta: Annotated[bool, typer.Option("--meta", help="Add Hudi's five meta columns in front.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print the read and skipped files and why, instead of rows.")
-    ] = False,
-) -> None:
-    """Print rows of a snapshot in any order. --output json means --format jsonl.
-
-    Example: crdt-mor cat events --where "views > 10" --format csv
-    """
-    form = checked_format(format)
-    table = inputs.opened(uri)
-    scan = table.scan(
-        columns=inputs.split_names(columns),
-        filter=where,
-        as_of=inputs.point(as_of, "--as-of"),
-        names=names.value,
-        meta=meta,
-    )
-    if explain:
-        explanation = scan.explain()
-        render.document(asdict(explanation)) if render.is_json() else typer.echo(str(explanation))
-        return
-    send(scan, most_rows(limit, form), form, table.config.key)
 
 
 def _ttl_text(ttl: str | tuple[str, timedelta] | None) -> str | None:

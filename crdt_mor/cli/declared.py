@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import crdt_mor as mor
-from crdt_mor.cli.rules import texts
+from crdt_mor.cli.settings import texts
 
 
 def declared(table: mor.Table) -> dict[str, Any]:

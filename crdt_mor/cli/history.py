@@ -10,7 +10,6 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.options import Uri
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import plural
@@ -179,3 +178,13 @@ def _runs(ordinals: Sequence[int]) -> str:
         else:
             runs.append([ordinal, ordinal])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def handed_over_text(table: mor.Table) -> str | None:
+    since = table.inspect.handed_over()
+    if since is None:
+        return None
+    return (
+        f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC: writes and maintenance here are refused until "
+        "crdt-mor takeback URI"
+    )

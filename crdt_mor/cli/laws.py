@@ -1,4 +1,4 @@
-"""`crdt-mor laws MODULE:PAYLOAD`: the deep law check for authors of payloads."""
+"""`crdt-mor laws` and `simulate`: check merge functions, and tables with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import importlib.util
 import os
 import sys
 import tempfile
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +15,7 @@ import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.own_payload import payload_at
+from crdt_mor.model.policies import plural
 
 SHALLOW = (
     "this was the shallow check of create: all short histories of the payload's examples and some of other values, the "
@@ -69,3 +71,82 @@ def _leave_no_cache_here() -> None:
     if "hypothesis" not in sys.modules:
         folder = os.path.join(tempfile.gettempdir(), "crdt-mor-hypothesis")
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
+
+
+if TYPE_CHECKING:
+    from crdt_mor.testing.simulation import Outcome, Simulated
+
+TOLD_EVERY: Final = 500
+"""Seeds between progress lines."""
+
+
+def simulate(
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Number of seeds from --seed on, one run each; default 100.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="S", min=0, help="The first seed; without --seeds only this seed.")
+    ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:PAYLOAD", help="Write examples of this payload: acme.sets:Longest."),
+    ] = None,
+) -> None:
+    """Run the engine on a failing store with dying processes, and check all promises.
+
+    A table is in memory, and a seed always gives the same run. Exit code 3 means a broken promise, printed as a story.
+
+    Example: crdt-mor simulate --seeds 1000
+    """
+    from crdt_mor.testing.simulation import simulate as simulated
+
+    loaded = None if payload is None else payload_at(payload, "--payload")
+    first = seed or 0
+    count = seeds or (100 if seed is None else 1)
+    done = simulated(range(first, first + count), loaded, _telling(first) if not render.is_json() else None)
+    words = _replaying(done, payload)
+    if render.is_json():
+        render.document(_document(done, words))
+    else:
+        _tell(done, words)
+    if done.broken is not None:
+        raise typer.Exit(BROKEN)
+
+
+def _telling(first: int) -> Callable[[Outcome], None]:
+    def tell(outcome: Outcome) -> None:
+        ran = outcome.plan.seed - first + 1
+        if ran % TOLD_EVERY == 0:
+            render.note(f"{ran} seeds so far")
+
+    return tell
+
+
+def _replaying(done: Simulated, payload: str | None) -> str | None:
+    """Return the command that reruns the broken seed."""
+    if done.broken is None:
+        return None
+    of = "" if payload is None else f" --payload {payload}"
+    return f"crdt-mor simulate --seed {done.broken.plan.seed}{of}"
+
+
+def _document(done: Simulated, words: str | None) -> dict[str, object]:
+    broken = None
+    if done.shortest is not None and done.shortest.violation is not None:
+        found = done.shortest
+        violation = done.shortest.violation
+        broken = {
+            "seed": found.plan.seed, "invariant": violation.invariant, "message": violation.text,
+            "story": list(found.story), "replay": words,
+        }  # fmt: skip
+    return {"seeds": done.seeds, "calls": done.calls, "digest": done.digest, "broken": broken}
+
+
+def _tell(done: Simulated, words: str | None) -> None:
+    from crdt_mor.testing.simulation import story
+
+    if done.shortest is not None:
+        typer.echo(story(done.shortest))
+        render.note(f"replay it: {words}")
+    kept = "every promise was kept" if done.broken is None else f"seed {done.broken.plan.seed} breaks a promise"
+    render.note(f"{plural(done.seeds, 'seed')}, {done.calls} calls of the store: {kept}. digest={done.digest}")

@@ -20,43 +20,31 @@ from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, near_commands, render, writes
-from crdt_mor.cli.alter import add_columns, alter
-from crdt_mor.cli.archive import archive
 from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff, forget_reader, readers
-from crdt_mor.cli.check_store import check_store
-from crdt_mor.cli.clean import clean
 from crdt_mor.cli.completing import completed
-from crdt_mor.cli.copy import copy
-from crdt_mor.cli.count import count
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
-from crdt_mor.cli.doctor import doctor
-from crdt_mor.cli.drop import drop
+from crdt_mor.cli.engines import mirror, register
 from crdt_mor.cli.erase import erase
-from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
-from crdt_mor.cli.laws import laws
+from crdt_mor.cli.laws import laws, simulate
 from crdt_mor.cli.list import list as list_
 from crdt_mor.cli.logs import Level, LogFormat, LogLevel, logged
 from crdt_mor.cli.maintain import maintain
-from crdt_mor.cli.metadata_table import drop_metadata_table
 from crdt_mor.cli.metrics import metrics
 from crdt_mor.cli.migrate import cancel_migration, migrate
-from crdt_mor.cli.mirror import mirror
-from crdt_mor.cli.move import move
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
-from crdt_mor.cli.properties import properties
-from crdt_mor.cli.register import register
+from crdt_mor.cli.places import check_store, copy, doctor, drop
+from crdt_mor.cli.reads import cat, count, sql
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
-from crdt_mor.cli.rollback import rollback
-from crdt_mor.cli.rules import rules
-from crdt_mor.cli.simulate import simulate
-from crdt_mor.cli.sql import sql
+from crdt_mor.cli.settings import add_columns, alter, properties, rules
 from crdt_mor.cli.ui.command import ui
+from crdt_mor.cli.upkeep import archive, clean, drop_metadata_table, handover, rollback, takeback
 from crdt_mor.cli.verify import repair, verify
 from crdt_mor.cli.why import why
+from crdt_mor.cli.writes import move
 
 Payloads = Annotated[
     list[str] | None,
@@ -243,7 +231,7 @@ for _command in (
     overwrite,
     delete_partitions,
     truncate,
-    commands.cat,
+    cat,
     sql,
     count,
     changes,

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, place, run, story, upkeep
+from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, place, run, story
 from crdt_mor.cli.main import app
 from tests import servers
 
@@ -244,7 +244,7 @@ def test_the_report_says_one_time_which_is_that_of_its_picture(
 ) -> None:
     whole, near = lanes.scene(entries, COMPACTIONS), lanes.closeup(entries, COMPACTIONS)
     there = place.Place.at(None, tmp_path, None)
-    freed = upkeep.Tidied((), True, 0, 0, 0, 0, 0)
+    freed = run.Tidied((), True, 0, 0, 0, 0, 0)
     result = run.Result(there, overlaps.count(entries, COMPACTIONS), 0, 1, (), whole, near, freed)
     told = io.StringIO()
     monkeypatch.setattr(render, "stdout", lambda: Console(file=told))

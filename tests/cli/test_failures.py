@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor.cli import failures, interrupted, near_commands
+from crdt_mor.cli import failures, near_commands
 from crdt_mor.cli.main import app
 from crdt_mor.cli.wording import in_options
 from crdt_mor.laws.allowed import allowed_class
@@ -130,7 +130,7 @@ def test_ctrl_c_is_said_and_has_the_code_that_shells_give_it(tmp_path: Path, mon
 def test_ctrl_c_in_any_command_names_what_it_leaves() -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    assert interrupted.LEFT.keys() == group.commands.keys()
+    assert failures.LEFT.keys() == group.commands.keys()
 
 
 def test_a_closed_pipe_is_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -436,6 +436,6 @@ def test_growth_looks_at_fewer_moments_of_a_table_with_many_files(
     for number in range(12):
         table.upsert(rows(number))
     assert len(report_of(table, "t")["growth"]) == 12
-    monkeypatch.setattr("crdt_mor.cli.ui.growth.FILES_MAX", 1)
+    monkeypatch.setattr("crdt_mor.cli.ui.report.FILES_MAX", 1)
     found = report_of(table, "t")["growth"]
     assert [point["logs"] for point in found] == [1, 4, 7, 10, 12]

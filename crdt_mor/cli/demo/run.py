@@ -11,6 +11,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from multiprocessing.process import BaseProcess
 
 import polars as pl
@@ -18,16 +19,35 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli.demo import journal, lanes, overlaps, picture, workers
 from crdt_mor.cli.demo.check import Claim, check, check_after
-from crdt_mor.cli.demo.journal import Entry
 from crdt_mor.cli.demo.overlaps import Compaction, Overlaps
 from crdt_mor.cli.demo.place import Place
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights
-from crdt_mor.cli.demo.upkeep import Tidied, tidy
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.model.policies import words_of_bytes
 
 WRITERS = ("ingest", "encrypt", "backfill")
 POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    done: tuple[str, ...]
+    ok: bool
+    live_bytes: int
+    files_before: int
+    bytes_before: int
+    files_after: int
+    bytes_after: int
+
+    def claim(self, times_live: int) -> Claim:
+        live, after = words_of_bytes(self.live_bytes), words_of_bytes(self.bytes_after)
+        return Claim(
+            f"what is left is at most {times_live} times the live rows",
+            self.ok and self.bytes_after <= times_live * self.live_bytes,
+            f"{live} live, {after} in {self.files_after:,} files; before maintain "
+            f"{words_of_bytes(self.bytes_before)} in {self.files_before:,} files",
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +113,7 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
         shutil.rmtree(place.journal)  # only kept for failures
     say("the table's history has been checked: maintain may free it")
     before = table.scan().to_polars()
-    tidied = tidy(table, place)
+    tidied = _tidy(table, place)
     claims = (*claims, check_after(table, before), tidied.claim(story.times_live))
     return Result(place, numbers, aborts, table.scan().count(), claims, whole, near, tidied)
 
@@ -176,4 +196,15 @@ def _drawn(numbers: Overlaps, aborts: int, whole: lanes.Scene, near: lanes.Scene
     return picture.svg(title, subtitle, whole, near)
 
 
-__all__ = ["Entry", "ProcessFailedError", "Result", "run"]
+def _tidy(table: mor.Table, place: Place) -> Tidied:
+    """Maintain without retention: the history was already checked, and no reader is left."""
+    files_before, bytes_before = _measured(place)
+    table.set_properties({"crdt_mor.readers": "0s", "crdt_mor.archive.commits": "1"})
+    done = table.maintenance.maintain(keep=timedelta(0))
+    live = sum(table.inspect.files()["bytes"].to_pylist())
+    return Tidied(tuple(map(str, done.actions)), done.ok, live, files_before, bytes_before, *_measured(place))
+
+
+def _measured(place: Place) -> tuple[int, int]:
+    sizes = [stat.size for stat in place.objects()]
+    return len(sizes), sum(sizes)

@@ -21,7 +21,6 @@ from crdt_mor.cli.history import for_programs, recent_commits, writers
 from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
-from crdt_mor.cli.ui.growth import growth_of
 from crdt_mor.cli.ui.health import Sign, health_of
 from crdt_mor.cli.why import has_same_values
 
@@ -31,6 +30,14 @@ GROUPS_MAX: Final = 200
 
 LIVES_MAX: Final = 10
 """Conflicting keys whose histories a page without a server contains."""
+
+POINTS_MAX: Final = 40
+"""Measured versions."""
+
+POINTS_MIN: Final = 4
+
+FILES_MAX: Final = 10_000
+"""Files of all measured versions together."""
 
 VERIFY: Final = "crdt-mor verify lists the damage, its effect and the repair."
 
@@ -63,7 +70,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     rows = part("the number of rows", lambda: table.scan().count(), None)
     upkeep: Sequence[Document] | None = part("upkeep", lambda: _upkeep(table), None)
     conflicts = part("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
-    growth: Sequence[Document] = part("growth", lambda: growth_of(table, history, files), ())
+    growth: Sequence[Document] = part("growth", lambda: _growth(table, history, files), ())
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
@@ -154,3 +161,19 @@ def _life(table: mor.Table, text: str) -> Document:
         return life_of_text(table, text)
     except mor.CrdtMorError as error:
         return {"text": text, "error": str(error)}
+
+
+def _growth(table: mor.Table, history: Sequence[Mapping[str, Any]], files_now: int) -> Sequence[dict[str, Any]]:
+    """Return the files of a full scan at some versions in the history, oldest first.
+
+    files_now: files of the newest version. The more there are, the fewer versions are measured.
+    """
+    newest = table.version
+    by_version = {commit["version"]: commit for commit in reversed(history) if commit["version"] <= newest}
+    versions = sorted(by_version)
+    points_max = min(POINTS_MAX, max(POINTS_MIN, FILES_MAX // max(1, files_now)))
+    step = max(1, -(-len(versions) // points_max))
+    chosen = [*versions[::step], *versions[-1:]] if versions else []
+    completed = {version: by_version[version]["completed"] for version in chosen}
+    sizes = table.inspect.sizes([*completed]).to_pylist()
+    return [{**one, "completed": completed[one["version"]]} for one in sizes]
