@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from operator import add
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.numbers import is_whole
+from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline_parts import completed_name
 from crdt_mor.read.cut import cut_at
 from crdt_mor.read.snapshot import Snapshot
@@ -105,6 +107,16 @@ _FILES = pa.schema(
         ("kind", pa.string()),
         ("path", pa.string()),
         ("instant", pa.string()),
+        ("bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+    ]
+)
+_PARTITIONS = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("files", pa.int64()),
+        ("log_files", pa.int64()),
         ("bytes", pa.int64()),
         ("rows", pa.int64()),
         ("deletes", pa.int64()),
@@ -321,21 +333,34 @@ class Inspect:
 
         partitions: only files of these partitions, named as in `overwrite`; unknown ones raise `InvalidInputError`.
         """
-        value, cut = value_at(self._session, as_of)
-        slices = Snapshot.seal(self._session, value, cut).slices
-        if partitions is not None:
-            from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
-
-            paths = scope_of(rehearsal(self._session, value), require_partitions(partitions)).partitions or ()
-            slices = slices.within(paths)
-            require_known(paths, partitions, slices.partitions, as_of)
         rows = []
-        for slice_ in slices:
+        for slice_ in self._slices(as_of, partitions):
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 name = (slice_.partition, slice_.file_id, kind, file.path, file.name.instant)
                 rows.append((*name, file.size, file.rows, file.deletes))
         return _table(_FILES, rows)
+
+    def partitions(self, as_of: AsOf | None = None, *, partitions: Collection[object] | None = None) -> pa.Table:
+        """Return the sums of `files` by partition. Rows and deletes are of files, before the merge."""
+        sums: dict[str, list[int]] = {}
+        for slice_ in self._slices(as_of, partitions):
+            counts = sums.setdefault(slice_.partition, [0] * (len(_PARTITIONS) - 1))
+            for file in slice_.files:
+                counts[:] = map(add, counts, (1, not file.is_base, file.size, file.rows, file.deletes))
+        return _table(_PARTITIONS, [(partition, *counts) for partition, counts in sums.items()])
+
+    def _slices(self, as_of: AsOf | None, partitions: Collection[object] | None) -> Slices:
+        value, cut = value_at(self._session, as_of)
+        slices = Snapshot.seal(self._session, value, cut).slices
+        if partitions is None:
+            return slices
+        from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
+
+        paths = scope_of(rehearsal(self._session, value), require_partitions(partitions)).partitions or ()
+        slices = slices.within(paths)
+        require_known(paths, partitions, slices.partitions, as_of)
+        return slices
 
     def sizes(self, versions: Sequence[int]) -> pa.Table:
         """Return the bytes and numbers of base and log files that a scan reads at each kept version."""

@@ -45,6 +45,10 @@ class Rewrite(StrEnum):
     order = "order"
 
 
+class By(StrEnum):
+    partitions = "partition"
+
+
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
 
 
@@ -233,13 +237,16 @@ def files(
         list[str] | None,
         typer.Option("--partition", metavar="P", help=f"Only this partition: {A_PARTITION}. May be repeated."),
     ] = None,
+    by: Annotated[By | None, typer.Option(help="Sums instead of files; rows are counted before the merge.")] = None,
 ) -> None:
     """List the files of a snapshot by file group: base files, logs, carries.
 
     Example: crdt-mor files events
     """
-    listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"), partitions=partitions or None)
-    _print_frame(pl.DataFrame(listed), kept=["path"])
+    inspect = inputs.opened(uri).inspect
+    listed = inspect.files if by is None else inspect.partitions
+    found = pl.DataFrame(listed(inputs.point(as_of, "--as-of"), partitions=partitions or None))
+    _print_frame(found, kept=["path" if by is None else "partition"])
 
 
 def compact(

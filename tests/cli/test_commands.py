@@ -425,6 +425,30 @@ def test_files_lists_a_snapshot_of_then_and_now(table: Path) -> None:
     assert "this table has no partitions" in crdt_mor("files", table, "--partition", "x", code=1).stderr
 
 
+def test_files_are_summed_by_partition(tmp_path: Path, data: Path) -> None:
+    table = tmp_path / "p"
+    crdt_mor("create", table, "--schema", data, "--key", "id,note", "--partition-by", "note", "--buckets", 2)
+    assert crdt_mor("files", table, "--by", "partition", "--json").stdout == ""
+    crdt_mor("append", table, data)
+    crdt_mor("compact", table)
+    crdt_mor("upsert", table, data)
+
+    def lines(*options: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in crdt_mor("files", table, *options, "--json").stdout.splitlines()]
+
+    files = pl.DataFrame(lines()).with_columns(log_files=pl.col("kind") == "log")
+    sums = files.group_by("partition").agg(
+        pl.len().alias("files"), pl.sum("log_files", "bytes", "rows", "deletes")
+    )  # fmt: skip
+    by_partition = lines("--by", "partition")
+    assert len(by_partition) > 1
+    assert by_partition == sums.sort("partition").to_dicts()
+    name = str(by_partition[1]["partition"])
+    assert lines("--by", "partition", "--partition", name) == by_partition[1:2]
+    assert lines("--by", "partition", "--as-of", "0") == []
+    assert name in crdt_mor("files", table, "--by", "partition").stdout
+
+
 # --- compact ----------------------------------------------------------------------------------------------------------
 
 
