@@ -21,8 +21,8 @@ LIMITS = {
 """Uses per 1,000 words, a little above the highest rate of polars, pyarrow, deltalake, lance, pyspark, hypothesis,
 obstore, pydantic, httpx, fsspec and duckdb. A rate over its limit is a symptom: name things with nouns."""
 
-DOCSTRING_WORDS = 110_000
-"""Words of docstrings and comments together."""
+DOCSTRING_WORDS = 111_500
+"""Words of docstrings and comments together. The help of the command line stands in docstrings."""
 
 
 def counted(paths: Sequence[Path]) -> dict[str, Counter[str]]:

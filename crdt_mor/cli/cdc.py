@@ -18,19 +18,20 @@ Once = Annotated[bool, typer.Option("--once", help="End with the newest changes 
 
 
 def postgres(
-    dsn: Annotated[
-        str, typer.Argument(metavar="DSN", help='The database: "host=db dbname=shop", postgresql://db/shop.')
-    ],
+    dsn: Annotated[str, typer.Argument(metavar="DSN")],
     uri: Uri,
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table there, with a primary key: public.orders.")],
-    slot: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The replication slot; by default crdt_mor_ and the table.")
-    ] = None,
+    table: Annotated[str, typer.Option(metavar="NAME")],
+    slot: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     once: Once = False,
 ) -> None:
     """Replicate a table of PostgreSQL: a snapshot first, then each change once.
 
     Example: crdt-mor cdc postgres "host=db dbname=shop" orders --table public.orders
+
+    Args:
+        dsn: The database: "host=db dbname=shop", postgresql://db/shop.
+        table: The table there, with a primary key: public.orders.
+        slot: The replication slot; by default crdt_mor_ and the table.
     """
     from crdt_mor.cdc.postgres import replicate
 
@@ -39,19 +40,22 @@ def postgres(
 
 
 def kafka(
-    servers: Annotated[str, typer.Argument(metavar="SERVERS", help="The brokers: kafka:9092,other:9092.")],
+    servers: Annotated[str, typer.Argument(metavar="SERVERS")],
     uri: Uri,
-    topic: Annotated[str, typer.Option(help="Its events are of Debezium, Maxwell, wal2json or AWS DMS.")],
-    group: Annotated[str | None, typer.Option(help="The consumer group; by default crdt_mor_ and the topic.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of librdkafka. May be repeated."),
-    ] = None,
+    topic: str,
+    group: str | None = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE")] = None,
     once: Once = False,
 ) -> None:
     """Apply the change events of a Kafka topic to a table, each once.
 
     Example: crdt-mor cdc kafka kafka:9092 orders --topic shop.public.orders
+
+    Args:
+        servers: The brokers: kafka:9092,other:9092.
+        topic: Its events are of Debezium, Maxwell, wal2json or AWS DMS.
+        group: The consumer group; by default crdt_mor_ and the topic.
+        settings: A setting of librdkafka. May be repeated.
     """
     from crdt_mor.cdc.kafka import consume
 

@@ -22,29 +22,15 @@ from crdt_mor.cli.whole_files import put_whole
 
 def changes(
     uri: Uri,
-    since: Annotated[
-        str | None, typer.Option(metavar="C", help="A checkpoint, or a moment as in cat --as-of; default: everything.")
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Continue from the checkpoint in FILE, and store the next; all rows are printed."
-        ),
-    ] = None,
-    reader: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Continue at this reader's checkpoint, which the table keeps; all rows are printed."
-        ),
-    ] = None,
-    images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,
-    stable: Annotated[bool, typer.Option("--stable", help="Stop before the oldest pending write.")] = False,
-    expired: Annotated[
-        bool, typer.Option("--expired", help="Also rows that expire, as deletes (create --ttl).")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more changes, like tail -f.")] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="How often --follow looks.")] = 1.0,
+    since: Annotated[str | None, typer.Option(metavar="C")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    reader: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    images: bool = False,
+    raw: bool = False,
+    stable: bool = False,
+    expired: bool = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01)] = 1.0,
     columns: Columns = None,
     limit: Limit = None,
     format: How = Format.table,
@@ -52,6 +38,17 @@ def changes(
     """Print the changes of commits: changed keys as they are now, --images or --raw.
 
     Example: crdt-mor changes events --checkpoint events.checkpoint --format jsonl
+
+    Args:
+        since: A checkpoint, or a moment as in cat --as-of; default: everything.
+        checkpoint: Continue from the checkpoint in FILE, and store the next; all rows are printed.
+        reader: Continue at this reader's checkpoint, which the table keeps; all rows are printed.
+        images: By commit, rows before and after.
+        raw: By commit, rows as written.
+        stable: Stop before the oldest pending write.
+        expired: Also rows that expire, as deletes (create --ttl).
+        follow: Wait for more changes, like tail -f.
+        every: How often --follow looks.
     """
     form = checked_format(format)
     if follow and form is not Format.jsonl:
@@ -106,13 +103,13 @@ def readers(uri: Uri) -> None:
     render.table(("reader", "checkpoint", "commits", "lag", "history"), rows, kept=("reader",))
 
 
-def forget_reader(
-    uri: Uri,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="From crdt-mor readers.")],
-) -> None:
+def forget_reader(uri: Uri, name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Forget a reader of changes, so that clean keeps no history for it.
 
     Example: crdt-mor forget-reader events billing
+
+    Args:
+        name: From crdt-mor readers.
     """
     inputs.opened(uri).maintenance.forget_reader(name)
     render.result({"forgotten": name}, f"the reader {name} is forgotten")
@@ -120,10 +117,10 @@ def forget_reader(
 
 def diff(
     uri: Uri,
-    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="The earlier moment, or another table.")],
-    after: Annotated[str | None, typer.Argument(metavar="T", help="The later moment.")] = None,
+    before: Annotated[str, typer.Argument(metavar="T|TABLE")],
+    after: Annotated[str | None, typer.Argument(metavar="T")] = None,
     as_of: AsOf = None,
-    other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The moment of the other table.")] = None,
+    other_as_of: Annotated[str | None, typer.Option(metavar="T")] = None,
     columns: Columns = None,
     limit: Limit = None,
     format: How = Format.table,
@@ -133,6 +130,11 @@ def diff(
     Exit code 3 means that two tables differ.
 
     Example: crdt-mor diff events 1 5
+
+    Args:
+        before: The earlier moment, or another table.
+        after: The later moment.
+        other_as_of: The moment of the other table.
     """
     if after is None:
         moments = {"as_of": inputs.point(as_of, "--as-of"), "other_as_of": inputs.point(other_as_of, "--other-as-of")}

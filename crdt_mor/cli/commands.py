@@ -55,37 +55,28 @@ LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file gr
 def create(
     uri: Uri,
     key: Key,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='A .json with {"column": "type"}, the JSON output of schema, or a data file with the columns.',
-        ),
-    ] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|TABLE",
-            help="A Parquet, Arrow, CSV or JSON lines file, or a table, with the columns; - is stdin.",
-        ),
-    ] = None,
+    schema: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    like: Annotated[str | None, typer.Option(metavar="FILE|TABLE")] = None,
     delimiter: Delimiter = ",",
     encoding: Encoding = "utf-8",
     settings: Settings = SETTINGS,
-    cluster_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Compaction sorts base files by these columns, not by key.")
-    ] = None,
-    cluster_order: Annotated[ClusterOrder, typer.Option(help="z-order weighs up to four columns equally.")] = (
-        ClusterOrder.linear
-    ),
+    cluster_by: Annotated[str | None, typer.Option(metavar="A,B")] = None,
+    cluster_order: ClusterOrder = ClusterOrder.linear,
     compression: Compression = Codec.zstd,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Succeed if the same table exists already.")] = False,
+    exist_ok: bool = False,
 ) -> None:
     """Create an empty table with the columns of a file.
 
     Without --ordering or --merge, the latest commit's row wins.
 
     Example: crdt-mor create events --like events.csv --key id
+
+    Args:
+        schema: A .json with {"column": "type"}, the JSON output of schema, or a data file with the columns.
+        like: A Parquet, Arrow, CSV or JSON lines file, or a table, with the columns; - is stdin.
+        cluster_by: Compaction sorts base files by these columns, not by key.
+        cluster_order: z-order weighs up to four columns equally.
+        exist_ok: Succeed if the same table exists already.
     """
     columns = _columns(schema, like, Reading(delimiter=delimiter, encoding=encoding))
     table = mor.Table.create(
@@ -213,15 +204,18 @@ def _rows(scan: mor.Scan) -> dict[str, object]:
 
 def timeline(
     uri: Uri,
-    since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only instants open or completed after T, as in cat --as-of.")
-    ] = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Only pending writes and open plans.")] = False,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the newest N.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="T")] = None,
+    pending: bool = False,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=0)] = None,
 ) -> None:
     """List instants by requested time, with state, action and rows.
 
     Example: crdt-mor timeline events --pending
+
+    Args:
+        since: Only instants open or completed after T, as in cat --as-of.
+        pending: Only pending writes and open plans.
+        limit: Only the newest N.
     """
     instants = pl.DataFrame(inputs.opened(uri).inspect.timeline(since=inputs.point(since, "--since")))
     if pending:
@@ -251,18 +245,19 @@ def files(
 
 def compact(
     uri: Uri,
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="Schedule a plan that a later run executes.")] = False,
+    plan_only: bool = False,
     log_files_min: LogFilesMin = 1,
-    logs_only: Annotated[
-        bool, typer.Option("--logs-only", help="Merge logs only with each other; base files stay as they are.")
-    ] = False,
-    rewrite: Annotated[
-        Rewrite | None, typer.Option(help="order: also rewrite base files with another order than the table's.")
-    ] = None,
+    logs_only: bool = False,
+    rewrite: Rewrite | None = None,
 ) -> None:
     """Merge log files into base files, safely beside writers and readers.
 
     Example: crdt-mor compact events
+
+    Args:
+        plan_only: Schedule a plan that a later run executes.
+        logs_only: Merge logs only with each other; base files stay as they are.
+        rewrite: order: also rewrite base files with another order than the table's.
     """
     maintenance = inputs.opened(uri).maintenance
     chosen: dict[str, Any] = {"log_files_min": log_files_min, "logs_only": logs_only}

@@ -41,10 +41,7 @@ def create_from(
     uri: Uri,
     sources: Sources,
     key: Key,
-    schema: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help='Types of the columns: a .json with {"column": "type"}, or a data file.'),
-    ] = None,
+    schema: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     delimiter: Delimiter = ",",
     encoding: Encoding = "utf-8",
     settings: Settings = SETTINGS,
@@ -56,6 +53,9 @@ def create_from(
     """Create a table with all rows of files or of another table, atomically.
 
     Example: crdt-mor create-from events "landing/*.parquet" --key id
+
+    Args:
+        schema: Types of the columns: a .json with {"column": "type"}, or a data file.
     """
     how = Reading(delimiter=delimiter, encoding=encoding).csv
     source: object = sources if len(sources) > 1 else sources[0]

@@ -23,22 +23,17 @@ class Deletes(StrEnum):
     rewrite = "rewrite"
 
 
-def mirror(
-    uri: Uri,
-    format: Annotated[Format, typer.Option("--as", help="The format of the mirror.")],
-    deletes: Annotated[
-        Deletes | None,
-        typer.Option(
-            help="How deleted rows are shown. Delta: vectors (default) or rewrite, which writes changed file slices "
-            "whole. Iceberg: positions (default) or vectors, which needs readers of format version 3."
-        ),
-    ] = None,
-) -> None:
+def mirror(uri: Uri, format: Annotated[Format, typer.Option("--as")], deletes: Deletes | None = None) -> None:
     """Make a table's newest rows readable for Delta Lake or Iceberg engines.
 
     Run it again after commits: only changed file slices are written.
 
     Example: crdt-mor mirror events --as delta
+
+    Args:
+        format: The format of the mirror.
+        deletes: How deleted rows are shown. Delta: vectors (default) or rewrite, which writes changed file slices
+            whole. Iceberg: positions (default) or vectors, which needs readers of format version 3.
     """
     done = inputs.opened(uri).mirror(format.value, deletes=None if deletes is None else deletes.value)
     render.result(done)
@@ -83,10 +78,8 @@ class Entry(StrEnum):
 
 def register(
     uri: Uri,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Namespace and table: lake.events.", show_default=False)],
-    format: Annotated[
-        Entry, typer.Option("--as", help="The Iceberg mirror, or the Hudi table for engines with Hudi's readers.")
-    ] = Entry.iceberg,
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    format: Annotated[Entry, typer.Option("--as")] = Entry.iceberg,
     into: Into = NOWHERE,
 ) -> None:
     """Show a table by name in a catalog.
@@ -94,6 +87,10 @@ def register(
     As iceberg, it refreshes the mirror: run it again after commits. As hudi, run it again after new partitions.
 
     Example: crdt-mor register events lake.events --glue
+
+    Args:
+        name: Namespace and table: lake.events.
+        format: The Iceberg mirror, or the Hudi table for engines with Hudi's readers.
     """
     from crdt_mor.services.catalog_calls import catalog_of
 

@@ -16,32 +16,24 @@ from crdt_mor.cli.options import Uri
 
 def erase(
     uri: Uri,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keys",
-            metavar="A,B|@FILE|-",
-            help="Keys in every partition: values; @FILE or - with one key per line. May be repeated.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="SQL", help="Rows that match, and all older rows of their keys."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only the values of these columns: the rows stay, with nulls."),
-    ] = None,
-    wait: Annotated[
-        str | None, typer.Option(metavar="10m", help="Wait this long for pending writes: 30s, 10m, 2h.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    keys: Annotated[list[str] | None, typer.Option("--keys", metavar="A,B|@FILE|-")] = None,
+    where: Annotated[str | None, typer.Option("--where", metavar="SQL")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B")] = None,
+    wait: Annotated[str | None, typer.Option(metavar="10m")] = None,
+    yes: bool = False,
 ) -> None:
     """Erase rows, or values of --columns, from a table and its history. Asks first.
 
     No file keeps a byte of them. If pending writes may bring rows back, the command reports it: run it again.
 
     Example: crdt-mor erase events --keys ada@example.org --wait 10m
+
+    Args:
+        keys: Keys in every partition: values; @FILE or - with one key per line. May be repeated.
+        where: Rows that match, and all older rows of their keys.
+        columns: Only the values of these columns: the rows stay, with nulls.
+        wait: Wait this long for pending writes: 30s, 10m, 2h.
+        yes: Do not ask.
     """
     if (where is None) == (not keys):
         raise typer.BadParameter("pass exactly one of --keys and --where")

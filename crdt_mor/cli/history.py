@@ -23,14 +23,11 @@ RECENT_COMMITS = 100
 def history(
     uri: Uri,
     limit: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help=f"The newest N; default {HISTORY_ROWS} as text, all as JSON."),
+        int | None, typer.Option(metavar="N", min=0, help=f"The newest N; default {HISTORY_ROWS} as text, all as JSON.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only commits visible after T, as in cat --as-of.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="T", help="Only commits visible by T.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="APP", help="Only commits with a write of this program.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="T")] = None,
+    until: Annotated[str | None, typer.Option(metavar="T")] = None,
+    by: Annotated[str | None, typer.Option(metavar="APP")] = None,
 ) -> None:
     """List the commits, newest first, with duration, writer and overlaps.
 
@@ -38,6 +35,11 @@ def history(
     are listed by ordinal.
 
     Example: crdt-mor history events --limit 5
+
+    Args:
+        since: Only commits visible after T, as in cat --as-of.
+        until: Only commits visible by T.
+        by: Only commits with a write of this program.
     """
     table = inputs.opened(uri)
     asked = {"since": inputs.point(since, "--since"), "until": inputs.point(until, "--until")}

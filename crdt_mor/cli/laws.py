@@ -24,19 +24,18 @@ SHALLOW = (
 
 
 def laws(
-    payload: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:PAYLOAD", help="A class or an instance: crdt_mor.payloads:Counter.", show_default=False
-        ),
-    ],
-    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories of the deep check.")] = 200,
+    payload: Annotated[str, typer.Argument(metavar="MODULE:PAYLOAD", show_default=False)],
+    examples: Annotated[int, typer.Option(metavar="N", min=1)] = 200,
 ) -> None:
     """Check a payload's laws, and print a counterexample for each broken law.
 
     Exit code 3 means a broken law. Without the package hypothesis the check is shallow.
 
     Example: crdt-mor laws crdt_mor.payloads:Counter
+
+    Args:
+        payload: A class or an instance: crdt_mor.payloads:Counter.
+        examples: Random histories of the deep check.
     """
     from crdt_mor.laws.claims import LAWS, laws_of
 
@@ -81,22 +80,20 @@ TOLD_EVERY: Final = 500
 
 
 def simulate(
-    seeds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Number of seeds from --seed on, one run each; default 100.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="S", min=0, help="The first seed; without --seeds only this seed.")
-    ] = None,
-    payload: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:PAYLOAD", help="Write examples of this payload: acme.sets:Longest."),
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(metavar="S", min=0)] = None,
+    payload: Annotated[str | None, typer.Option(metavar="MODULE:PAYLOAD")] = None,
 ) -> None:
     """Run the engine on a failing store with dying processes, and check all promises.
 
     A table is in memory, and a seed always gives the same run. Exit code 3 means a broken promise, printed as a story.
 
     Example: crdt-mor simulate --seeds 1000
+
+    Args:
+        seeds: Number of seeds from --seed on, one run each; default 100.
+        seed: The first seed; without --seeds only this seed.
+        payload: Write examples of this payload: acme.sets:Longest.
     """
     from crdt_mor.testing.simulation import simulate as simulated
 

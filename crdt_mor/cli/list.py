@@ -14,13 +14,16 @@ from crdt_mor.model.policies import plural, words_of_bytes
 
 
 def list(  # noqa: A001  the command's name
-    address: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, s3://bucket/path, …", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="PLACE", show_default=False)],
 ) -> None:
     """List the tables below a place, with state, size and last commit.
 
     No row is read, and no table's folder is listed. Hidden folders and partitions are skipped.
 
     Example: crdt-mor list lake
+
+    Args:
+        address: A folder, s3://bucket/path, …
     """
     found = mor.list_tables(address, storage_options=inputs.storage())
     tables = [replace(one, reason=in_options(one.reason, [])) for one in found.tables]

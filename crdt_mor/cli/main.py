@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy as copied
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -154,7 +156,8 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
     """Turn a function into a command that reports errors and sets the exit code."""
 
     name = group or function.__name__.replace("_", "-")
-    own, groups = _options(function)
+    text, helps = _documentation(function)
+    own, groups = _options(function, helps)
 
     @functools.wraps(function)
     def command(
@@ -197,12 +200,22 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in more.items()
     ]
+    command.__doc__ = text
     command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in (*own, *added)}
     return command
 
 
-def _options(function: Callable[..., None]) -> tuple[list[inspect.Parameter], list[tuple[str, type]]]:
+def _documentation(function: Callable[..., None]) -> tuple[str, dict[str, str]]:
+    """Return the help of a command, and of its parameters: the entries after `Args:`."""
+    text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    entries = re.split(r"^    (\w+): ", arguments, flags=re.MULTILINE)[1:]
+    return text, {name: " ".join(words.split()) for name, words in zip(entries[::2], entries[1::2], strict=True)}
+
+
+def _options(
+    function: Callable[..., None], helps: Mapping[str, str]
+) -> tuple[list[inspect.Parameter], list[tuple[str, type]]]:
     """Return a command's options, and its parameters that stand for a group of options: a dataclass."""
     hints = get_type_hints(function, include_extras=True)
     own: list[inspect.Parameter] = []
@@ -210,7 +223,7 @@ def _options(function: Callable[..., None]) -> tuple[list[inspect.Parameter], li
     for parameter in inspect.signature(function).parameters.values():
         kind = hints[parameter.name]
         if not is_dataclass(kind):
-            own.append(parameter.replace(annotation=kind))
+            own.append(parameter.replace(annotation=_option(parameter, kind, helps.get(parameter.name))))
             continue
         groups.append((parameter.name, kind))  # type: ignore[arg-type]
         inner = get_type_hints(kind, include_extras=True)
@@ -218,6 +231,18 @@ def _options(function: Callable[..., None]) -> tuple[list[inspect.Parameter], li
             parameter.replace(name=one.name, annotation=inner[one.name], default=one.default) for one in fields(kind)
         ]
     return own, groups
+
+
+def _option(parameter: inspect.Parameter, kind: Any, words: str | None) -> Any:
+    """Return a parameter's type with its option and help. A switch has no negative form."""
+    if get_origin(kind) is Annotated:
+        kind, option = get_args(kind)
+    else:
+        is_switch = kind is bool and parameter.default is False
+        option = typer.Option(*([f"--{parameter.name.replace('_', '-')}"] if is_switch else ()))
+    option = copied(option)
+    option.help = words or option.help
+    return Annotated[kind, option]
 
 
 for _command in (

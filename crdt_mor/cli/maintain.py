@@ -24,19 +24,11 @@ Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables.", sh
 
 def maintain(
     uri: Uris,
-    every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Repeat each table after this time: 5m, 1h.")
-    ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Repeat, every 5m by default, all tables at and below each URI.")
-    ] = False,
-    keep: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Keep this much history, such as 7d, instead of the policy.")
-    ] = None,
-    keep_commits: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Keep at least N commits, instead of the policy.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the due services and why.")] = False,
+    every: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    watch: bool = False,
+    keep: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    keep_commits: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
+    dry_run: bool = False,
 ) -> None:
     """Run the services that are due by the tables' policies, and say why.
 
@@ -46,6 +38,13 @@ def maintain(
     With --output json, a line per table is printed.
 
     Example: crdt-mor maintain events clicks --every 5m
+
+    Args:
+        every: Repeat each table after this time: 5m, 1h.
+        watch: Repeat, every 5m by default, all tables at and below each URI.
+        keep: Keep this much history, such as 7d, instead of the policy.
+        keep_commits: Keep at least N commits, instead of the policy.
+        dry_run: Only print the due services and why.
     """
     pause = inputs.duration(every, "--every") if every is not None else EVERY if watch else None
     if pause is not None and pause < timedelta(seconds=1):

@@ -32,8 +32,7 @@ PATIENCE_MS: Final = 8_000
 """Prometheus waits ten seconds for a scrape."""
 
 Listen = Annotated[
-    str | None,
-    typer.Option(metavar="[HOST]:PORT", help="Serve the text at /metrics until Ctrl-C, such as at :9464."),
+    str | None, typer.Option(metavar="[HOST]:PORT", help="Serve the text at /metrics until Ctrl-C, such as at :9464.")
 ]
 
 

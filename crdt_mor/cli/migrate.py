@@ -25,23 +25,14 @@ class Pending(StrEnum):
 
 def migrate(
     uri: Uri,
-    to: Annotated[str, typer.Argument(metavar="TO", help="The new address, without a table.", show_default=False)],
-    buckets: Annotated[int | None, typer.Option(min=1, help="File groups per partition.")] = None,
-    partition_by: Annotated[str | None, typer.Option(metavar="A,B", help='Partition columns; "" for none.')] = None,
-    merge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A=PAYLOAD", help="As in create; latest: neither payloads nor ordering."),
-    ] = None,
-    ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
-    cluster_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help='Sort base files by these columns; "" for the key.')
-    ] = None,
-    cluster_order: Annotated[
-        ClusterOrder | None, typer.Option(help="z-order weighs up to four columns equally.")
-    ] = None,
-    pending: Annotated[
-        Pending, typer.Option(help="Wait for writes that are pending at the close, or roll them back.")
-    ] = Pending.wait,
+    to: Annotated[str, typer.Argument(metavar="TO", show_default=False)],
+    buckets: Annotated[int | None, typer.Option(min=1)] = None,
+    partition_by: Annotated[str | None, typer.Option(metavar="A,B")] = None,
+    merge: Annotated[list[str] | None, typer.Option(metavar="A=PAYLOAD")] = None,
+    ordering: str | None = None,
+    cluster_by: Annotated[str | None, typer.Option(metavar="A,B")] = None,
+    cluster_order: ClusterOrder | None = None,
+    pending: Pending = Pending.wait,
 ) -> None:
     """Move a table to another address with other settings, beside writers.
 
@@ -49,6 +40,16 @@ def migrate(
     address.
 
     Example: crdt-mor migrate events events-32 --buckets 32
+
+    Args:
+        to: The new address, without a table.
+        buckets: File groups per partition.
+        partition_by: Partition columns; "" for none.
+        merge: As in create; latest: neither payloads nor ordering.
+        ordering: The greatest value of this column wins.
+        cluster_by: Sort base files by these columns; "" for the key.
+        cluster_order: z-order weighs up to four columns equally.
+        pending: Wait for writes that are pending at the close, or roll them back.
     """
     table = inputs.opened(uri)
     words = merge or []
@@ -68,15 +69,15 @@ def migrate(
     render.result(asdict(done) | {"turned_away": done.turned_away / timedelta(seconds=1)}, str(done))
 
 
-def cancel_migration(
-    uri: Uri,
-    removed: Annotated[bool, typer.Option("--removed", help="The table at the new address was deleted.")] = False,
-) -> None:
+def cancel_migration(uri: Uri, removed: bool = False) -> None:
     """Cancel a migration, so the table takes writes again.
 
     The incomplete table at the new address may be deleted.
 
     Example: crdt-mor cancel-migration events
+
+    Args:
+        removed: The table at the new address was deleted.
     """
     found = inputs.opened(uri).maintenance.cancel_migration(storage_options=inputs.storage(), removed=removed)
     text = "the migration is cancelled, and the table takes writes" if found else "no migration is running"

@@ -33,8 +33,7 @@ Checks = Annotated[
     typer.Option(metavar="NAME=SQL", help='A condition for all rows: "positive=price > 0". May be repeated.'),
 ]
 Defaults = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A=VALUE", help="The value of a column that a write omits. May be repeated."),
+    list[str] | None, typer.Option(metavar="A=VALUE", help="The value of a column that a write omits. May be repeated.")
 ]
 
 
@@ -100,8 +99,7 @@ class NamesOf(StrEnum):
 Names = Annotated[NamesOf, typer.Option("--names", help="then: --as-of shows the column names of that moment.")]
 Message = Annotated[str | None, typer.Option(metavar="TEXT", help="The commit's message, shown by `history`.")]
 Info = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Further commit info: ticket=OPS-17. May be repeated."),
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Further commit info: ticket=OPS-17. May be repeated.")
 ]
 Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write only once, even if repeated; N must grow.")]
 

@@ -66,11 +66,7 @@ def delete_partitions(
     say(table.delete_partitions(partitions, **named.arguments))
 
 
-def truncate(
-    uri: Uri,
-    yes: Yes = False,
-    named: Named = UNNAMED,
-) -> None:
+def truncate(uri: Uri, yes: Yes = False, named: Named = UNNAMED) -> None:
     """Delete all rows of a table in one commit. Asks first.
 
     Example: crdt-mor truncate events --yes

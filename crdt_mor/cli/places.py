@@ -15,22 +15,17 @@ from crdt_mor.cli.options import Uri
 from crdt_mor.model.policies import plural
 
 
-def copy(
-    uri: Uri,
-    to: Annotated[
-        str,
-        typer.Argument(metavar="TO", help="The copy's place: empty, or with --update an earlier copy."),
-    ],
-    update: Annotated[
-        bool, typer.Option("--update", help="Update an earlier copy to the table's current rows.")
-    ] = False,
-    verify: Annotated[bool, typer.Option(help="Verify the copy afterwards.")] = True,
-) -> None:
+def copy(uri: Uri, to: Annotated[str, typer.Argument(metavar="TO")], update: bool = False, verify: bool = True) -> None:
     """Copy a table as it is now, beside its writers.
 
     Run it again if it was stopped. With --update, an earlier copy catches up.
 
     Example: crdt-mor copy events backup/events --update
+
+    Args:
+        to: The copy's place: empty, or with --update an earlier copy.
+        update: Update an earlier copy to the table's current rows.
+        verify: Verify the copy afterwards.
     """
     with render.bar("copying", "Download") as move:
 
@@ -45,15 +40,20 @@ def copy(
 
 
 def drop(
-    address: Annotated[str, typer.Argument(metavar="URI", help="The table.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the objects.")] = False,
+    address: Annotated[str, typer.Argument(metavar="URI", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
+    dry_run: bool = False,
 ) -> None:
     """Remove a table with all rows and history, for good. Asks first.
 
     Readers and writers then get an error. Run it again to finish an interrupted drop.
 
     Example: crdt-mor drop events --yes
+
+    Args:
+        address: The table.
+        yes: Do not ask.
+        dry_run: Only count the objects.
     """
     if not (yes or dry_run):
         if render.is_json():
@@ -66,17 +66,18 @@ def drop(
 
 
 def check_store(
-    address: Annotated[
-        str,
-        typer.Argument(metavar="URI", help="A place for a table: s3://bucket/path, a folder, …", show_default=False),
-    ],
-    keys: Annotated[int, typer.Option(metavar="N", min=1, help="Number of contested objects.")] = 150,
+    address: Annotated[str, typer.Argument(metavar="URI", show_default=False)],
+    keys: Annotated[int, typer.Option(metavar="N", min=1)] = 150,
 ) -> None:
     """Check that exactly one of several conditional puts wins in a store.
 
     Commits depend on that. Exit code 3 means an unsafe store. The check deletes its objects and changes no others.
 
     Example: crdt-mor check-store s3://lake/events --keys 1000
+
+    Args:
+        address: A place for a table: s3://bucket/path, a folder, …
+        keys: Number of contested objects.
     """
     check = mor.check_store(address, keys=keys, storage_options=inputs.storage())
     if render.is_json():
@@ -101,17 +102,15 @@ def _told(check: mor.results.StoreCheck) -> dict[str, object]:
 _SIGNS = {"fine": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
 
 
-def doctor(
-    uri: Annotated[
-        str | None,
-        typer.Argument(metavar="[URI]", help="The table's place; default: check only this machine."),
-    ] = None,
-) -> None:
+def doctor(uri: Annotated[str | None, typer.Argument(metavar="[URI]")] = None) -> None:
     """Check packages, store, clock and permissions; exit code 3 means a problem.
 
     Nothing is changed. Objects of the check are deleted.
 
     Example: crdt-mor doctor s3://lake/events
+
+    Args:
+        uri: The table's place; default: check only this machine.
     """
     found = mor.doctor(uri, storage_options=inputs.storage() if uri is not None else None)
     if render.is_json():

@@ -26,14 +26,16 @@ def cat(
     names: Names = NamesOf.now,
     limit: Limit = None,
     format: How = Format.table,
-    meta: Annotated[bool, typer.Option("--meta", help="Add Hudi's five meta columns in front.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print the read and skipped files and why, instead of rows.")
-    ] = False,
+    meta: bool = False,
+    explain: bool = False,
 ) -> None:
     """Print rows of a snapshot in any order. --output json means --format jsonl.
 
     Example: crdt-mor cat events --where "views > 10" --format csv
+
+    Args:
+        meta: Add Hudi's five meta columns in front.
+        explain: Print the read and skipped files and why, instead of rows.
     """
     form = checked_format(format)
     table = inputs.opened(uri)
@@ -51,12 +53,7 @@ def cat(
     send(scan, most_rows(limit, form), form, table.config.key)
 
 
-def count(
-    uri: Uri,
-    where: Where = None,
-    as_of: AsOf = None,
-    names: Names = NamesOf.now,
-) -> None:
+def count(uri: Uri, where: Where = None, as_of: AsOf = None, names: Names = NamesOf.now) -> None:
     """Count the rows of a snapshot.
 
     Example: crdt-mor count events --where "views > 10"
@@ -83,7 +80,7 @@ _READS: Final = ("select", "with", "from", "explain", "(")
 
 def sql(
     uri: Uri,
-    query: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT; see `show` for the table's name.")],
+    query: Annotated[str, typer.Argument(metavar="SQL")],
     as_of: AsOf = None,
     limit: Limit = None,
     format: How = Format.table,
@@ -93,6 +90,9 @@ def sql(
     Only the needed columns, partitions and file groups are read. The result is held in memory.
 
     Example: crdt-mor sql events "select note, sum(views) from events group by note"
+
+    Args:
+        query: A SELECT; see `show` for the table's name.
     """
     from crdt_mor.merge.kernel import to_arrow
 

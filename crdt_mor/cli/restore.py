@@ -15,14 +15,13 @@ from crdt_mor.cli.options import Uri
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name; --as-of and `restore` take it.")]
 
 
-def savepoint(
-    uri: Uri,
-    name: Name,
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The savepoint's purpose.")] = None,
-) -> None:
+def savepoint(uri: Uri, name: Name, comment: Annotated[str | None, typer.Option(metavar="TEXT")] = None) -> None:
     """Name the table's current rows, so they stay readable and restorable.
 
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
+
+    Args:
+        comment: The savepoint's purpose.
     """
     made = inputs.opened(uri).maintenance.savepoint(name, comment=comment)
     render.result(made, f"{made.name}: all commits by {made.at}")
@@ -53,18 +52,20 @@ def drop_savepoint(uri: Uri, name: Name) -> None:
 
 def restore(
     uri: Uri,
-    to: Annotated[
-        str,
-        typer.Option(metavar="NAME|VERSION|TIME", help="A savepoint, a version from history, or a time as in --as-of."),
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commits to drop.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    to: Annotated[str, typer.Option(metavar="NAME|VERSION|TIME")],
+    dry_run: bool = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
 ) -> None:
     """Restore a table to an earlier moment, and drop later commits for good.
 
     It lists the commits to drop and asks, unless --yes is given. Pending writes are rolled back.
 
     Example: crdt-mor restore events --to before-backfill --dry-run
+
+    Args:
+        to: A savepoint, a version from history, or a time as in --as-of.
+        dry_run: Only print the commits to drop.
+        yes: Do not ask.
     """
     if not (yes or dry_run) and render.is_json():
         raise typer.BadParameter("this command cannot ask with --output json: add --yes or --dry-run")

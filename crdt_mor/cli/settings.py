@@ -22,11 +22,8 @@ Comments = Annotated[
 
 def add_columns(
     uri: Uri,
-    columns: Annotated[list[str], typer.Argument(metavar="NAME=TYPE…", help="New columns.", show_default=False)],
-    default: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="The value of existing rows and of writes that omit the column."),
-    ] = None,
+    columns: Annotated[list[str], typer.Argument(metavar="NAME=TYPE…", show_default=False)],
+    default: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")] = None,
     comment: Comments = None,
     wait: Wait = "60s",
     message: Message = None,
@@ -37,6 +34,10 @@ def add_columns(
     A default is a rule for later writes, and an update writes it to all existing rows.
 
     Example: crdt-mor add-columns events "country=string" "visits=int64" --default visits=0
+
+    Args:
+        columns: New columns.
+        default: The value of existing rows and of writes that omit the column.
     """
     types = dict(_typed(text, "NAME=TYPE") for text in columns)
     table = inputs.opened(uri)
@@ -52,20 +53,21 @@ def add_columns(
 
 def alter(
     uri: Uri,
-    rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="A column and its new name. May be repeated.")
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A column to hide. May be repeated.")] = None,
+    rename: Annotated[list[str] | None, typer.Option(metavar="OLD=NEW")] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     comment: Comments = None,
-    widen: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=TYPE", help="A column and its wider type. May be repeated.")
-    ] = None,
+    widen: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE")] = None,
     message: Message = None,
     info: Info = None,
 ) -> None:
     """Rename, drop, widen or comment on columns in one event, without changing files.
 
     Example: crdt-mor alter events --rename "views=page views" --drop note --widen "price=decimal(12, 2)"
+
+    Args:
+        rename: A column and its new name. May be repeated.
+        drop: A column to hide. May be repeated.
+        widen: A column and its wider type. May be repeated.
     """
     if not (rename or drop or comment or widen):
         raise typer.BadParameter("pass --rename, --drop, --comment or --widen")
@@ -105,16 +107,16 @@ def _typed(text: str, name: str) -> tuple[str, pa.DataType]:
 
 def properties(
     uri: Uri,
-    assignments: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Properties to set.", show_default=False)
-    ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Remove this property. May be repeated.")
-    ] = None,
+    assignments: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", show_default=False)] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
 ) -> None:
     """Set and remove properties in one event, then print them all.
 
     Example: crdt-mor properties events crdt_mor.cluster_by=country,day
+
+    Args:
+        assignments: Properties to set.
+        unset: Remove this property. May be repeated.
     """
     changes: dict[str, str | None] = dict.fromkeys(unset or ())
     for assignment in assignments or ():
@@ -144,18 +146,17 @@ def rules(
     not_null: NotNull = None,
     check: Checks = None,
     default: Defaults = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KIND:NAME", help="not_null:price, check:positive or default:country. May be repeated."),
-    ] = None,
-    validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Whether existing rows must obey new rules.")
-    ] = True,
+    drop: Annotated[list[str] | None, typer.Option(metavar="KIND:NAME")] = None,
+    validate: Annotated[bool, typer.Option("--validate/--no-validate")] = True,
     wait: Wait = "60s",
 ) -> None:
     """Drop and add rules, then print the rules of a table.
 
     Example: crdt-mor rules events --not-null views --check "positive=views >= 0"
+
+    Args:
+        drop: not_null:price, check:positive or default:country. May be repeated.
+        validate: Whether existing rows must obey new rules.
     """
     dropped = _dropped(drop or [])
     table = inputs.opened(uri)

@@ -13,17 +13,15 @@ from crdt_mor.cli.options import Uri
 from crdt_mor.model.policies import plural
 
 
-def archive(
-    uri: Uri,
-    keep_commits: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Keep at least N commits in the directory.")
-    ] = 20,
-) -> None:
+def archive(uri: Uri, keep_commits: Annotated[int, typer.Option(metavar="N", min=1)] = 20) -> None:
     """Move finished instants from Hudi's timeline directory to its history.
 
     No reader sees a difference.
 
     Example: crdt-mor archive events
+
+    Args:
+        keep_commits: Keep at least N commits in the directory.
     """
     done = inputs.opened(uri).maintenance.archive(keep_commits=keep_commits)
     until = f", up to {done.until}" if done.until else ""
@@ -33,20 +31,20 @@ def archive(
 
 def clean(
     uri: Uri,
-    keep: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Keep this much history: 7d, 12h; default: the table's policy.")
-    ] = None,
-    commits: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Keep snapshots as of each of the last N commits.")
-    ] = None,
-    readers: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Spare readers that began less than this long ago: 1h.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the files to remove.")] = False,
+    keep: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    commits: Annotated[int | None, typer.Option(metavar="N", min=1)] = None,
+    readers: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    dry_run: bool = False,
 ) -> None:
     """Give up old history and remove unneeded files, beside writers and readers.
 
     Example: crdt-mor clean events --keep 7d --dry-run
+
+    Args:
+        keep: Keep this much history: 7d, 12h; default: the table's policy.
+        commits: Keep snapshots as of each of the last N commits.
+        readers: Spare readers that began less than this long ago: 1h.
+        dry_run: Only print the files to remove.
     """
     done = inputs.opened(uri).maintenance.clean(
         None if keep is None else inputs.duration(keep, "--keep"),
@@ -69,14 +67,18 @@ def drop_metadata_table(uri: Uri) -> None:
 
 def rollback(
     uri: Uri,
-    instant: Annotated[str, typer.Argument(metavar="INSTANT", help="17 digits, from `show` or `timeline --pending`.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    instant: Annotated[str, typer.Argument(metavar="INSTANT")],
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
 ) -> None:
     """Roll back a pending write or cancel an open plan, and remove its files.
 
     It asks, unless --yes is given. If the writer is alive after all, its commit fails and it must write again.
 
     Example: crdt-mor rollback events 20260131120000000 --yes
+
+    Args:
+        instant: 17 digits, from `show` or `timeline --pending`.
+        yes: Do not ask.
     """
     table = inputs.opened(uri)
     found = None if yes else _what_is_open(table, instant)

@@ -22,9 +22,7 @@ def verify(
         list[str] | None,
         typer.Option("--partition", metavar="P", help=f"Check only this partition: {A_PARTITION}. May be repeated."),
     ] = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also compare the rows with a plain fold of all commits, which is slow.")
-    ] = False,
+    deep: bool = False,
 ) -> None:
     """Check every file of a table and report damage, its effect and the repair.
 
@@ -32,6 +30,9 @@ def verify(
     noted, for crdt-mor metrics.
 
     Example: crdt-mor verify events
+
+    Args:
+        deep: Also compare the rows with a plain fold of all commits, which is slow.
     """
     try:
         with _shown() as show:
@@ -47,16 +48,16 @@ def verify(
         raise typer.Exit(failures.BROKEN)
 
 
-def repair(
-    uri: Uri,
-    source: Annotated[str, typer.Option("--from", metavar="COPY", help="A copy that crdt-mor copy made of the table.")],
-) -> None:
+def repair(uri: Uri, source: Annotated[str, typer.Option("--from", metavar="COPY")]) -> None:
     """Replace damaged and missing files of a table with files of a copy.
 
     Each file passes all checks of crdt-mor verify before it is put. Repair is safe beside writers and readers. Exit
     code 3 means remaining damage.
 
     Example: crdt-mor repair events --from backup/events
+
+    Args:
+        source: A copy that crdt-mor copy made of the table.
     """
     table = inputs.opened(uri, source)
     with _shown() as show:

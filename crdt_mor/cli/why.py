@@ -23,15 +23,8 @@ Line = Mapping[str, Any]
 
 def why(
     uri: Uri,
-    key: Annotated[
-        str,
-        typer.Argument(
-            metavar="KEY",
-            help="The key's value, after -- if it begins with a dash; several columns with commas.",
-            show_default=False,
-        ),
-    ],
-    column: Annotated[str | None, typer.Option(metavar="C", help="Only contributions to this column.")] = None,
+    key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
+    column: Annotated[str | None, typer.Option(metavar="C")] = None,
     as_of: AsOf = None,
 ) -> None:
     """Show the history of a row: each write, the merge's result and its rule.
@@ -39,6 +32,10 @@ def why(
     Contributions are in merge order, which is the order of their begins.
 
     Example: crdt-mor why events user-17 --column views
+
+    Args:
+        key: The key's value, after -- if it begins with a dash; several columns with commas.
+        column: Only contributions to this column.
     """
     table = inputs.opened(uri)
     told = table.why(key_of(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))

@@ -39,11 +39,7 @@ Mode = Annotated[SchemaMode, typer.Option(help="merge: add columns that the tabl
 
 
 def append(
-    uri: Uri,
-    files: Files,
-    schema_mode: Mode = SchemaMode.strict,
-    how: Reading = READING,
-    named: Named = UNNAMED,
+    uri: Uri, files: Files, schema_mode: Mode = SchemaMode.strict, how: Reading = READING, named: Named = UNNAMED
 ) -> None:
     """Insert the rows of files in one commit.
 
@@ -56,26 +52,24 @@ def upsert(
     uri: Uri,
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
-    nulls: Annotated[str | None, typer.Option(metavar="A,B", help="Columns in which nulls are written.")] = None,
+    nulls: Annotated[str | None, typer.Option(metavar="A,B")] = None,
     how: Reading = READING,
     named: Named = UNNAMED,
 ) -> None:
     """Insert or update the rows of files by key, in one commit.
 
     Example: crdt-mor upsert events new.csv more.jsonl
+
+    Args:
+        nulls: Columns in which nulls are written.
     """
     _write_files(uri, Verb.upsert, files, schema_mode, False, how, named, inputs.split_names(nulls) or ())
 
 
 def update(
     uri: Uri,
-    set_: Annotated[
-        list[str],
-        typer.Option("--set", metavar="COLUMN=SQL", help="A column and its new value.", show_default=False),
-    ],
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help='Rows that match: "views < 10"; default: all rows.')
-    ] = None,
+    set_: Annotated[list[str], typer.Option("--set", metavar="COLUMN=SQL", show_default=False)],
+    where: Annotated[str | None, typer.Option(metavar="SQL")] = None,
     wait: Wait = "60s",
     named: Named = UNNAMED,
 ) -> None:
@@ -84,6 +78,10 @@ def update(
     It computes from all earlier writes, and prints the number of changed rows. SQL strings are in single quotes.
 
     Example: crdt-mor update events --set "views=views + 1" --set "note='checked'" --where "city = 'Rome'"
+
+    Args:
+        set_: A column and its new value.
+        where: Rows that match: "views < 10"; default: all rows.
     """
     assigned = dict(_assignment(text) for text in set_)
     if len(assigned) < len(set_):
@@ -95,15 +93,8 @@ def update(
 def delete(
     uri: Uri,
     files: SomeFiles = None,
-    where: Annotated[str | None, typer.Option(metavar="SQL", help='Rows that match: "views < 10".')] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B|@FILE|-",
-            help="Keys: values; @FILE or - with one key per line. For a key of several columns, the values of one key. "
-            "May be repeated.",
-        ),
-    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL")] = None,
+    keys: Annotated[list[str] | None, typer.Option(metavar="A,B|@FILE|-")] = None,
     plain: Plain = False,
     wait: Wait = "60s",
     how: Reading = READING,
@@ -114,6 +105,11 @@ def delete(
     It does not ask, and prints the number of deleted rows.
 
     Example: crdt-mor delete events --where "views < 10"
+
+    Args:
+        where: Rows that match: "views < 10".
+        keys: Keys: values; @FILE or - with one key per line. For a key of several columns, the values of one key. May
+            be repeated.
     """
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
         raise typer.BadParameter("pass exactly one of files, --where and --keys")
@@ -204,29 +200,18 @@ def _keys(texts: list[str], table: mor.Table) -> pa.Table:
 
 def move(
     uri: Uri,
-    keys: Annotated[
-        list[str],
-        typer.Option(
-            "--keys",
-            metavar="A,B|@FILE|-",
-            help="Keys in any partition: values; @FILE or - with one key per line. May be repeated.",
-            show_default=False,
-        ),
-    ],
-    partition: Annotated[
-        list[str],
-        typer.Option(
-            metavar="A=VALUE",
-            help='The new partition; A= is null, A="" an empty string. May be repeated.',
-            show_default=False,
-        ),
-    ],
+    keys: Annotated[list[str], typer.Option("--keys", metavar="A,B|@FILE|-", show_default=False)],
+    partition: Annotated[list[str], typer.Option(metavar="A=VALUE", show_default=False)],
     wait: Wait = "60s",
     named: Named = UNNAMED,
 ) -> None:
     """Move rows to another partition by key, in one commit.
 
     Example: crdt-mor move people --keys ada,bob --partition country=FR
+
+    Args:
+        keys: Keys in any partition: values; @FILE or - with one key per line. May be repeated.
+        partition: The new partition; A= is null, A="" an empty string. May be repeated.
     """
     check_inputs([STDIN] * sum(text in ("-", "@-") for text in keys))
     table = inputs.opened(uri)

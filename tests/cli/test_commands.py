@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor.cli.data import read_schema
-from crdt_mor.cli.main import app
+from crdt_mor.cli.main import _documentation, app
 from crdt_mor.columns.kinds_variants import VARIANT
 from crdt_mor.payloads import PartialUpdate
 from docs.site.man import commands
@@ -79,6 +79,13 @@ def test_every_command_has_help(command: str) -> None:
     assert "--output" in shown
     assert "--debug" in shown
     assert f"Example: crdt-mor {command} " in " ".join(shown.split())
+
+
+def test_every_parameter_has_help_and_no_help_is_for_another() -> None:
+    for name, callback in commands(app).items():
+        helps = {one.name: get_args(one.annotation)[1].help for one in inspect.signature(callback).parameters.values()}
+        assert all(helps.values()), name
+        assert _documentation(callback.__wrapped__)[1].keys() <= helps.keys(), name  # type: ignore[attr-defined]
 
 
 def test_help_shows_texts_in_brackets() -> None:

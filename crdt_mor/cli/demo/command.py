@@ -34,22 +34,22 @@ Three processes write to one table and a fourth compacts it, all at once, withou
 
 
 def demo(
-    dir: Annotated[
-        Path | None, typer.Option(help="An absent or empty folder; default: a new temporary folder.")
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option("--uri", metavar="URI", help="The table's place, such as s3://bucket/path; must be empty."),
-    ] = None,
-    small: Annotated[bool, typer.Option("--small", help="Four weeks of flights, not a year: seconds.")] = False,
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep the table and the folder.")] = True,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw the overlapping transactions in FILE.")
-    ] = None,
+    dir: Path | None = None,
+    address: Annotated[str | None, typer.Option("--uri", metavar="URI")] = None,
+    small: bool = False,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep")] = True,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
 ) -> None:
     """Run three writers and a compaction on real flights, and check the result.
 
     Example: crdt-mor demo --small
+
+    Args:
+        dir: An absent or empty folder; default: a new temporary folder.
+        address: The table's place, such as s3://bucket/path; must be empty.
+        small: Four weeks of flights, not a year: seconds.
+        keep: Keep the table and the folder.
+        svg: Also draw the overlapping transactions in FILE.
     """
     from crdt_mor.cli.demo.place import Place, require_free
     from crdt_mor.cli.demo.progress import Progress
@@ -95,16 +95,10 @@ def _report(result: Result, keep: bool) -> None:
     facts.add_column(justify="right", style="bold")
     facts.add_column()
     for value, meaning in (
-        (
-            numbers.commits,
-            f"commits in {result.seconds:.1f} s, at most {numbers.most_at_once} at once",
-        ),
+        (numbers.commits, f"commits in {result.seconds:.1f} s, at most {numbers.most_at_once} at once"),
         (numbers.overlapping, "of them overlapped with others"),
         (result.aborts, "aborts"),
-        (
-            numbers.compactions,
-            f"compactions; {numbers.across_compactions} transactions were open across a compaction",
-        ),
+        (numbers.compactions, f"compactions; {numbers.across_compactions} transactions were open across a compaction"),
         (result.rows, f"rows, {numbers.shared_rows:,} of them written by more than one process"),
     ):
         facts.add_row(f"{value:,}", meaning)

@@ -17,17 +17,9 @@ from crdt_mor.cli.whole_files import put_whole
 
 def ui(
     uri: Uri,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page to a file instead of serving it.")
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY",
-            help="With --html: add the history of this key, besides ten conflicts. May be repeated.",
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Default: a free port.")] = 0,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None,
+    key: Annotated[list[str] | None, typer.Option(metavar="KEY")] = None,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535)] = 0,
 ) -> None:
     """Show a table in a browser: health, writers, overlaps, read costs and rows.
 
@@ -36,6 +28,11 @@ def ui(
     With --output json, the page's data are printed instead.
 
     Example: crdt-mor ui events --html events.html --key user-17
+
+    Args:
+        html: Write the page to a file instead of serving it.
+        key: With --html: add the history of this key, besides ten conflicts. May be repeated.
+        port: Default: a free port.
     """
     from crdt_mor.cli.ui.page import html as page_of
     from crdt_mor.cli.ui.page import plotly_js
