@@ -16,11 +16,7 @@ from crdt_mor.api.statements import names_of
 from crdt_mor.columns.markers import is_marker
 from crdt_mor.columns.names import created
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import (
-    InvalidInputError,
-    PartitionNotInKeyWarning,
-    TableExistsError,
-)
+from crdt_mor.errors import InvalidInputError, PartitionNotInKeyWarning, TableExistsError
 from crdt_mor.events import load
 from crdt_mor.events.handle import read_config
 from crdt_mor.format import properties

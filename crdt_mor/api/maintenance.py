@@ -23,13 +23,7 @@ from crdt_mor.api.maintenance_arguments import (
     with_retention,
 )
 from crdt_mor.api.maintenance_plans import Plans
-from crdt_mor.api.maintenance_results import (
-    Archived,
-    Compacted,
-    CompactionPlan,
-    compacted,
-    with_plans_shown,
-)
+from crdt_mor.api.maintenance_results import Archived, Compacted, CompactionPlan, compacted, with_plans_shown
 from crdt_mor.api.migration import Migrated, NewSettings, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.merge_into import (
-    Merged,
-    merge_rows,
-    nothing_of,
-    plain_source,
-    sum_of,
-)
+from crdt_mor.api.merge_into import Merged, merge_rows, nothing_of, plain_source, sum_of
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.transaction import merged_in
 from crdt_mor.api.update_parts import DistributedStatement, PartDone, commit_in_parts, executed

@@ -48,14 +48,7 @@ from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
-from crdt_mor.model.names import (
-    COMMIT,
-    DATA_ACTIONS,
-    DELTA_COMMIT,
-    SAVEPOINT,
-    TimelineFileName,
-    timeline_file_name,
-)
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
 from crdt_mor.store.protocol import Stat

@@ -40,18 +40,7 @@ from crdt_mor.merge.blocks import (
     Slice,
     is_partial,
 )
-from crdt_mor.merge.contributions import (
-    AT,
-    KIND,
-    LINE_KEY,
-    ORDER,
-    ROW,
-    TIME,
-    TOMBSTONE,
-    gather,
-    raw,
-    scan_contents,
-)
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, ROW, TIME, TOMBSTONE, gather, raw, scan_contents
 from crdt_mor.merge.fold import collapse, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, text_order

@@ -21,15 +21,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
 from crdt_mor.ground.parquet import ParquetSource, together
-from crdt_mor.merge.blocks import (
-    COMMIT_TIME,
-    META_COLUMNS,
-    RECORD_KEY,
-    Columns,
-    DataBlock,
-    DeleteBlock,
-    distinct,
-)
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.rule import MergeRule
 

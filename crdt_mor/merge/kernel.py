@@ -18,16 +18,7 @@ from crdt_mor.merge.at_once import MergedLogs, can_be_at_once, read_at_once, res
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
-from crdt_mor.merge.visible import (
-    Merged,
-    is_late,
-    merge,
-    merged,
-    passed_through,
-    touched,
-    versions,
-    written,
-)
+from crdt_mor.merge.visible import Merged, is_late, merge, merged, passed_through, touched, versions, written
 
 __all__ = [
     "KeyCondition",

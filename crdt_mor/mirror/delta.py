@@ -37,15 +37,7 @@ from crdt_mor.mirror.delta_log import (
     read_state,
     replay,
 )
-from crdt_mor.mirror.delta_types import (
-    MODE,
-    REWRITE,
-    TABLE_ID,
-    configuration,
-    protocol,
-    schema_json,
-    stands,
-)
+from crdt_mor.mirror.delta_types import MODE, REWRITE, TABLE_ID, configuration, protocol, schema_json, stands
 from crdt_mor.mirror.delta_upkeep import checkpointed, forgotten
 from crdt_mor.mirror.delta_vectors import VectorFile, digest, path_of, put_vectors
 from crdt_mor.mirror.files import FOLDER, Blob, DeadFile, NamedFile

@@ -26,14 +26,7 @@ from crdt_mor.model.names import SAVEPOINT, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Segment
 from crdt_mor.planners.checkpoints import held_from
-from crdt_mor.planners.clean import (
-    Cleaning,
-    CleanPlan,
-    RetentionPolicy,
-    is_commit,
-    plan_clean,
-    plan_cleaning,
-)
+from crdt_mor.planners.clean import Cleaning, CleanPlan, RetentionPolicy, is_commit, plan_clean, plan_cleaning
 from crdt_mor.services import service
 from crdt_mor.services.checkpoints import checkpoint_of, listed
 from crdt_mor.services.service import Planner

@@ -15,14 +15,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.compaction_due import DueGroup, due_compactions
 from crdt_mor.services.compaction_finish import finish
-from crdt_mor.services.maintain import (
-    bounded,
-    compacted,
-    must_wait,
-    open_since,
-    schedule_due,
-    tell,
-)
+from crdt_mor.services.maintain import bounded, compacted, must_wait, open_since, schedule_due, tell
 from crdt_mor.services.maintain_report import Upkeep, due_action
 
 

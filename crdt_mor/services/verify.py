@@ -17,12 +17,7 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.errors import (
-    CrdtMorError,
-    FormatError,
-    StorageUnavailableError,
-    UnsupportedVersionError,
-)
+from crdt_mor.errors import CrdtMorError, FormatError, StorageUnavailableError, UnsupportedVersionError
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode, decode_table
 from crdt_mor.hudi.handover import read_properties
