@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crdt_mor.api.opening import Opening, opened_with
@@ -12,18 +12,28 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.ground.machine import is_folder
 from crdt_mor.services.drop import Dropped, drop
-from crdt_mor.services.listing import TableList, list_below
+from crdt_mor.services.listing import ListedTable, TableList, list_below
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.store.open import absolute, open_store, store_at
 
 
 @operation
-def list_tables(place: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> TableList:
+def list_tables(
+    place: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    known: Iterable[ListedTable] = (),
+) -> TableList:
     """List the tables at and below a folder or address, such as `s3://lake`, without reading rows.
 
     At most 2,000 folders are listed. The insides of tables, hidden folders, partitions such as `day=2026-01-31` and
     symbolic links are skipped.
+
+    Args:
+        place: a folder or address.
+        storage_options: as in `Table`.
+        known: tables of an earlier call. If their folders still exist, they are returned unchanged, without requests.
 
     Raises:
         TableNotFoundError: the folder does not exist. In a bucket it counts as empty.
@@ -34,7 +44,7 @@ def list_tables(place: str | os.PathLike[str], *, storage_options: Mapping[str, 
     assert isinstance(store, LocalStore | ObjectStore)
     if isinstance(store, LocalStore) and not is_folder(store.root):
         raise TableNotFoundError(f"there is no folder here, so there are no tables: check the path. path={root}")
-    return list_below(store, root, lambda uri: open_store(uri, environment, storage_options), environment)
+    return list_below(store, root, lambda uri: open_store(uri, environment, storage_options), environment, known)
 
 
 @operation

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import inputs, render
+from crdt_mor.cli import render
+from crdt_mor.cli.watching import listed, say_left_off
 from crdt_mor.cli.wording import in_options
-from crdt_mor.model.policies import plural, words_of_bytes
+from crdt_mor.model.policies import words_of_bytes
 
 
 def list(  # noqa: A001  the command's name
@@ -25,7 +26,7 @@ def list(  # noqa: A001  the command's name
     Args:
         address: A folder, s3://bucket/path, …
     """
-    found = mor.list_tables(address, storage_options=inputs.storage())
+    found = listed(address)
     tables = [replace(one, reason=in_options(one.reason, [])) for one in found.tables]
     if render.is_json():
         render.lines(map(asdict, tables))
@@ -37,10 +38,7 @@ def list(  # noqa: A001  the command's name
         for one in tables:
             if one.reason:
                 render.note(f"{one.uri}: {one.reason}")
-    if found.left_off:
-        render.note(
-            f"more than {plural(found.folders, 'folder', ',')}, so some were not listed: pass a place further down"
-        )
+    say_left_off(address, found)
 
 
 def _for_people(one: mor.results.ListedTable) -> tuple[object, ...]:

@@ -52,7 +52,7 @@ def maintain(
     kept = None if keep is None else inputs.duration(keep, "--keep")
     run = _Upkeep(kept, keep_commits, dry_run)
     if pause is not None:
-        find = Places(uri) if watch else lambda: uri
+        find = Places(uri) if watch else lambda _: uri
         Watch(run.table, find, pause, SystemEnvironment()).run()
         return
     done = [run.table(one) for one in uri]

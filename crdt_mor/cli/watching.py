@@ -5,7 +5,7 @@ Each table has its own time. After a failure its pause doubles, up to an hour; t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.stopping import until_stopped
 from crdt_mor.ground.clock import Environment
+from crdt_mor.model.policies import plural
 
 PAUSE_MAX: Final = timedelta(hours=1)
 """After many failures, unless the pause is longer."""
@@ -24,12 +25,12 @@ _MAINTAINED: Final = ("ready", "moving", "unreadable")
 
 
 class Watch:
-    """maintain: returns False if it failed. find: returns the tables of now."""
+    """maintain: returns False if it failed. find: returns the tables of now; takes those that failed."""
 
     def __init__(
         self,
         maintain: Callable[[str], bool],
-        find: Callable[[], Sequence[str]],
+        find: Callable[[Collection[str]], Sequence[str]],
         pause: timedelta,
         environment: Environment,
     ) -> None:
@@ -49,7 +50,7 @@ class Watch:
                 environment.sleep(self._wait_ms() / 1000)
 
     def _round(self) -> None:
-        found = self._find()
+        found = self._find([uri for uri, times in self._failures.items() if times])
         for known in (self._failures, self._next_ms):
             for gone in known.keys() - set(found):
                 del known[gone]
@@ -80,28 +81,48 @@ class Places:
     """
 
     def __init__(self, places: Sequence[str]) -> None:
-        self._known: dict[str, list[str] | None] = dict.fromkeys(places)
+        self._known: dict[str, mor.results.TableList | None] = dict.fromkeys(places)
 
-    def __call__(self) -> list[str]:
-        for place, known in self._known.items():
+    def __call__(self, failed: Collection[str]) -> list[str]:
+        """Return the tables of now. Looks into new tables and into those that failed."""
+        for place, earlier in self._known.items():
+            known = [] if earlier is None else _maintained(earlier)
             try:
-                listed = mor.list_tables(place, storage_options=inputs.storage()).tables
+                found = listed(place, [one for one in known if one.uri not in failed])
             except (mor.CrdtMorError, OSError) as error:
-                if known is None and not _may_pass(error):
+                if earlier is None and not _may_pass(error):
                     raise
                 failures.report(error, "maintain")
                 continue
-            found = [one.uri for one in listed if one.state in _MAINTAINED]
-            self._tell(place, known, found)
+            self._tell(place, earlier, found)
             self._known[place] = found
-        return list(dict.fromkeys(uri for tables in self._known.values() for uri in tables or ()))
+        return list(dict.fromkeys(one.uri for found in self._known.values() if found for one in _maintained(found)))
 
-    def _tell(self, place: str, known: Sequence[str] | None, found: Sequence[str]) -> None:
-        new = sorted({*found} - {*(known or ())})
-        if new and not render.is_json():  # the lines of JSON name the tables
-            render.note(f"{place}: maintaining {', '.join(new)}")
-        if not found and known != []:
+    def _tell(self, place: str, earlier: mor.results.TableList | None, found: mor.results.TableList) -> None:
+        before, now = ({one.uri for one in _maintained(tables)} if tables else set() for tables in (earlier, found))
+        if now - before and not render.is_json():  # the lines of JSON name the tables
+            render.note(f"{place}: maintaining {', '.join(sorted(now - before))}")
+        if not now and (before or earlier is None):
             failures.warn("UserWarning", f"no table to maintain is at or below this place. path={place}")
+        if found.left_off and not (earlier and earlier.left_off):
+            say_left_off(place, found)
+
+
+def listed(place: str, known: Iterable[mor.results.ListedTable] = ()) -> mor.results.TableList:
+    """Return the tables at and below a place of `list`, `metrics` or `maintain --watch`."""
+    return mor.list_tables(place, storage_options=inputs.storage(), known=known)
+
+
+def say_left_off(place: str, found: mor.results.TableList) -> None:
+    if found.left_off:
+        folders = plural(found.folders, "folder", ",")
+        failures.warn(
+            "UserWarning", f"more than {folders}, so tables may be left off: pass places further down. path={place}"
+        )
+
+
+def _maintained(found: mor.results.TableList) -> list[mor.results.ListedTable]:
+    return [one for one in found.tables if one.state in _MAINTAINED]
 
 
 def _may_pass(error: Exception) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, Protocol
@@ -66,12 +66,22 @@ class Place(Protocol):
     def folders(self, folder: str) -> list[str]: ...
 
 
-def list_below(place: Place, uri: str, open_at: Callable[[str], Store], environment: Environment) -> TableList:
+def list_below(
+    place: Place,
+    uri: str,
+    open_at: Callable[[str], Store],
+    environment: Environment,
+    known: Iterable[ListedTable] = (),
+) -> TableList:
+    """List tables. known: as in `list_tables`."""
+    earlier = {one.uri: one for one in known}
     found: list[ListedTable] = []
     level, listed = [""], 0
     while level and listed < FOLDERS_MAX:
         asked, level = level[: FOLDERS_MAX - listed], level[FOLDERS_MAX - listed :]
         listed += len(asked)
+        found += [earlier[_joined(uri, one)] for one in asked if _joined(uri, one) in earlier]
+        asked = [one for one in asked if _joined(uri, one) not in earlier]
         folders = dict(zip(asked, in_threads(lambda one: _listed(place, one), asked, REQUESTS), strict=True))
         marked = [
             folder

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 import crdt_mor as mor
 from crdt_mor.cli import maintain
 from crdt_mor.cli.main import app
+from crdt_mor.services import listing
 from crdt_mor.testing import SimulatedEnvironment
 
 
@@ -248,6 +250,37 @@ def test_a_place_that_cannot_be_listed_keeps_its_tables(table: Path, monkeypatch
     done = run(table.parent, "--watch")
     assert done.stdout.count(f"{table}: ") == 2
     assert "the network is down" in done.stderr
+
+
+def test_a_watch_looks_into_new_and_failed_tables_alone(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mor.Table.create(table.parent / "shop/orders", {"id": pl.String}, key="id")
+    looked: list[str] = []
+    described = listing._described
+
+    def noted(uri: str, *rest: Any) -> mor.results.ListedTable | None:
+        looked.append(Path(uri).name)
+        return described(uri, *rest)
+
+    def hands_over() -> None:
+        assert sorted(looked) == ["events", "orders"]
+        looked.clear()
+        mor.Table(table).maintenance.handover()
+
+    time = Nights(lambda: None, hands_over, lambda: None, lambda: None, ends)
+    monkeypatch.setattr(listing, "_described", noted)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    done = run(table.parent, "--watch")
+    assert set(looked) == {"events"}
+    assert done.stdout.count(f"{table}: ") == 3, "and not when it is found to be handed over"
+
+
+def test_a_watch_says_once_that_tables_may_be_left_off(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mor.Table.create(table.parent / "more", {"id": pl.String}, key="id")
+    monkeypatch.setattr(listing, "FOLDERS_MAX", 2)
+    time = Nights(lambda: None, ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    done = run(table.parent, "--watch")
+    assert done.stderr.count("more than 2 folders, so tables may be left off: pass places further down.") == 1
 
 
 def test_a_terminal_sees_a_bar_for_each_plan_and_a_pipe_sees_none(table: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Opening, StorageUnavailableError, Table, list_tables
+from crdt_mor import Opening, StorageUnavailableError, Table, drop_table, list_tables
 from crdt_mor.errors import TableNotFoundError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.paths import PROPERTIES
@@ -93,6 +93,23 @@ def test_the_number_of_listed_folders_is_bounded(fast_path: Path, monkeypatch: p
     found = list_tables(fast_path)
     assert [one.uri for one in found.tables] == [f"{fast_path}/t{n}" for n in range(3)]
     assert (found.folders, found.left_off) == (4, 2)
+
+
+def test_known_tables_are_returned_without_a_look_inside(fast_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        Table.create(fast_path / name, SCHEMA, key="id")
+    known = [one for one in list_tables(fast_path).tables if one.uri != f"{fast_path}/a"]
+    for name in ("a", "b"):
+        Table(fast_path / name).upsert(ROWS)
+    (fast_path / "b" / PROPERTIES).unlink()
+    drop_table(fast_path / "c")
+    Table.create(fast_path / "d", SCHEMA, key="id")
+    found = list_tables(fast_path, known=known)
+    assert states(found, fast_path) == {"a": "ready", "b": "ready", "d": "ready"}
+    assert found.tables[0].log_files == 2
+    assert found.tables[1] == known[0]
+    assert list_tables(fast_path / "b", known=known).tables == (known[0],)
+    assert [(one.uri, one.state) for one in list_tables(fast_path / "b").tables] == [(known[0].uri, "incomplete")]
 
 
 def test_a_folder_that_cannot_be_listed_is_named() -> None:
