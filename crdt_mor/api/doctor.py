@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from crdt_mor.api.check_store import leaving_nothing
 from crdt_mor.api.opening import Opening
+from crdt_mor.api.places import list_tables
 from crdt_mor.api.table import Table
 from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError, page
 from crdt_mor.ground import machine
@@ -20,7 +23,8 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.log.paths import OWN_FOLDER, PROPERTIES
 from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
-from crdt_mor.model.policies import words_of_age
+from crdt_mor.model.policies import plural, words_of_age
+from crdt_mor.services.listing import TableList
 from crdt_mor.store.disk import is_disk, remembers_absences
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
@@ -36,6 +40,9 @@ SKEW_MS: Final = 5_000
 
 FREE_MIN: Final = 0.05
 """Free fraction of a disk below which a note is shown."""
+
+NAMED_MAX: Final = 5
+"""Most tables below a folder to name."""
 
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 
@@ -78,7 +85,8 @@ def doctor(
         environment = environment or SystemEnvironment()
         try:
             objects = store_at(uri, environment, storage_options, store)
-            found += _place(objects, os.fspath(uri), environment)
+            below = partial(list_tables, uri, storage_options=storage_options) if store is None else None
+            found += _place(objects, os.fspath(uri), environment, below)
         except (CrdtMorError, OSError) as error:
             found.append(Checkup("store", "wrong", _said(error)))
     return [*found, *_machine(), *_extras()]
@@ -143,7 +151,9 @@ def _numbers(version: str) -> list[int]:
 # --- the place of a table ---------------------------------------------------------------------------------------------
 
 
-def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
+def _place(
+    store: Store, uri: str, environment: Environment, below: Callable[[], TableList] | None
+) -> Iterator[Checkup]:
     around = store.nearest_above(PROPERTIES) if isinstance(store, LocalStore) else None
     if around is not None:
         advice = "choose that folder, or another place: a table cannot contain another table"
@@ -152,7 +162,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
     began_ms = environment.now_ms()
     is_free = store.stat(PROPERTIES) is None
     yield Checkup("store", "fine", f"{store!r} answered in {environment.now_ms() - began_ms} ms")
-    yield from _table(store, uri, environment)
+    yield from _table(store, uri, environment, below)
     if isinstance(store, LocalStore):
         yield _disk(store)
         yield from _mount(store)
@@ -175,7 +185,9 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
             )
 
 
-def _table(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
+def _table(
+    store: Store, uri: str, environment: Environment, below: Callable[[], TableList] | None
+) -> Iterator[Checkup]:
     try:
         table = Table(uri, opening=Opening(store=store, environment=environment))
         version = table.version
@@ -183,7 +195,7 @@ def _table(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
         if any(store.list(folder) for folder in (".hoodie/timeline", f"{OWN_FOLDER}/timeline")):
             yield Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
         else:
-            yield Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
+            yield _no_table(uri, below)
         return
     except (CrdtMorError, OSError) as error:
         yield Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
@@ -192,6 +204,20 @@ def _table(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
     said = f"Hudi table version {table.config.hudi_version}{made_by}, timeline at version {version}"
     yield Checkup("table", "fine", f"{said}; run crdt-mor verify to read its data files")
     yield from _readers(table)
+
+
+def _no_table(uri: str, below: Callable[[], TableList] | None) -> Checkup:
+    names: list[str] = []
+    with suppress(CrdtMorError, OSError):
+        names = [one.uri for one in below().tables] if below is not None else []
+    if not names:
+        return Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return Checkup(
+        "table", "note", f"there is no table, but {plural(len(names), 'table')} below: "
+        f"{', '.join(names[:NAMED_MAX])}{more}",
+        f"check one of them. crdt-mor list {uri} shows them all; maintain --watch and metrics take this folder",
+    )  # fmt: skip
 
 
 def _readers(table: Table) -> Iterator[Checkup]:

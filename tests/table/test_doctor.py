@@ -67,6 +67,17 @@ def test_a_place_in_the_folder_of_a_table_is_wrong(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_the_tables_below_a_folder_are_named(tmp_path: Path) -> None:
+    assert "make one with crdt-mor create" in {one.check: one for one in mor.doctor(tmp_path)}["table"].advice
+    for i in range(7):
+        mor.Table.create(tmp_path / f"t{i}", {"id": pa.string()}, key="id")
+    told = {one.check: one for one in mor.doctor(tmp_path)}["table"]
+    assert told.state == "note"
+    assert "there is no table, but 7 tables below:" in told.result
+    assert told.result.endswith(f"{tmp_path}/t4 and 2 more")
+    assert f"crdt-mor list {tmp_path} " in told.advice
+
+
 def test_a_table_without_its_properties_is_not_called_none(tmp_path: Path) -> None:
     table = mor.Table.create(tmp_path / "t", SCHEMA, key="id")
     table.upsert(pa.table({"id": ["a"], "v": [1]}))
