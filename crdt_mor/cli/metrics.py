@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import partial
 from threading import Thread
@@ -14,6 +15,7 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.maintain import Uris
 from crdt_mor.cli.stopping import until_stopped
+from crdt_mor.cli.watching import listed, say_left_off
 from crdt_mor.cli.wording import in_options
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.late_imports import Late
@@ -39,18 +41,19 @@ Listen = Annotated[
 def metrics(uri: Uris, listen: Listen = None) -> None:
     """Print or serve the state of tables for Prometheus.
 
-    An unreadable table has crdt_mor_up 0. Needs pip install 'crdt-mor[metrics]'.
+    A folder that is no table stands for the tables below it. An unreadable table has crdt_mor_up 0. Needs
+    pip install 'crdt-mor[metrics]'.
 
     Example: crdt-mor metrics events clicks --listen :9464
     """
     _require_client()
-    tables = [_Watched(one) for one in dict.fromkeys(uri)]
+    uris = list(dict.fromkeys(uri))
     if listen is not None:
         if render.is_json():
             raise typer.BadParameter("--listen and --output json exclude each other", param_hint="--listen")
-        _serve(tables, *_address(listen))
+        _serve(uris, *_address(listen))
         return
-    read = _read(tables)
+    read = _read([_Place(one) for one in uris])
     if render.is_json():
         render.lines(_line(table, found) for table, found in read.items())
     else:
@@ -83,7 +86,7 @@ class _Watched:
         self.found: mor.results.Metrics | None = None
         self.thread = Thread(target=self._read, daemon=True)
         self._table: mor.Table | None = None
-        self._said = ""
+        self.said = ""
 
     def begin(self) -> None:
         if not self.thread.is_alive():
@@ -94,25 +97,64 @@ class _Watched:
     def _read(self) -> None:
         try:
             self._table = self._table or inputs.opened(self.uri)
-            self.found, self._said = self._table.inspect.metrics(), ""
+            self.found, self.said = self._table.inspect.metrics(), ""
         except Exception as error:  # noqa: BLE001  the other tables are read in any case
             self._table = None
             self._say(in_options(failures.describe(error), ["uri"]))
 
     def _say(self, text: str) -> None:
-        if text != self._said:  # once, and not at each scrape
+        if text != self.said:  # once, and not at each scrape
             render.note(f"error: {self.uri}: {text}")
-        self._said = text
+        self.said = text
 
 
-def _read(tables: Sequence[_Watched]) -> _Found:
+class _Place:
+    """A table, or the tables below a folder, listed by one thread at a time."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._listed: mor.results.TableList | None = None
+        self.tables = {uri: _Watched(uri)}
+        self.thread = Thread(target=self._list, daemon=True)
+
+    def begin(self) -> None:
+        if self._listed is not None:
+            self._begin_tables()
+        if not self.thread.is_alive():
+            self.thread = Thread(target=self._list, daemon=True)
+            self.thread.start()
+
+    def _list(self) -> None:
+        up = [one for one in self._listed.tables if not self.tables[one.uri].said] if self._listed else []
+        with suppress(mor.CrdtMorError, OSError):
+            found = listed(self._uri, up)
+            if found.left_off and not (self._listed and self._listed.left_off):
+                say_left_off(self._uri, found)
+            uris = [one.uri for one in found.tables] or [self._uri]
+            self.tables = {uri: self.tables.get(uri) or _Watched(uri) for uri in uris}
+            self._listed = found if found.tables else None
+        self._begin_tables()
+
+    def _begin_tables(self) -> None:
+        for table in self.tables.values():
+            table.begin()
+
+
+def _read(places: Sequence[_Place]) -> _Found:
     environment = SystemEnvironment()
     ends_ms = environment.now_ms() + PATIENCE_MS
-    for table in tables:
-        table.begin()
-    for table in tables:
-        table.thread.join(max(0, ends_ms - environment.now_ms()) / 1000)
-    return {table.uri: None if table.thread.is_alive() else table.found for table in tables}
+
+    def left_s() -> float:
+        return max(0, ends_ms - environment.now_ms()) / 1000
+
+    for place in places:
+        place.begin()
+    for place in places:
+        place.thread.join(left_s())
+    tables = {uri: table for place in places for uri, table in place.tables.items()}
+    for table in tables.values():
+        table.thread.join(left_s())
+    return {uri: None if table.thread.is_alive() else table.found for uri, table in tables.items()}
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -165,13 +207,13 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def _serve(tables: Sequence[_Watched], host: str, port: int) -> None:
-    registry = _registry(partial(_read, tables))
+def _serve(uris: Sequence[str], host: str, port: int) -> None:
+    registry = _registry(partial(_read, [_Place(one) for one in uris]))
     try:
         server, thread = prometheus_client.start_http_server(port, host, registry)
     except OSError as error:
         raise mor.InvalidInputError(f"cannot listen there: {error.strerror}. host={host} port={port}") from error
-    render.note(f"http://{host}:{server.server_port}/metrics serves {len(tables)} tables until Ctrl-C")
+    render.note(f"http://{host}:{server.server_port}/metrics serves {', '.join(uris)} until Ctrl-C")
     try:
         with until_stopped("stopped"):
             thread.join()

@@ -91,12 +91,12 @@ def test_a_table_whose_store_does_not_answer_is_down_and_hides_no_other(
 
     monkeypatch.setattr(metrics, "PATIENCE_MS", 200)
     monkeypatch.setattr(inputs, "opened", opened_late)
-    watched = [metrics._Watched("silent"), metrics._Watched(str(table))]
+    watched = [metrics._Place("silent"), metrics._Place(str(table))]
     for _ in range(2):  # the second scrape begins no second thread
         assert {uri: found is not None for uri, found in metrics._read(watched).items()} == {
             "silent": False, str(table): True,
         }  # fmt: skip
-    silent = watched[0].thread
+    silent = watched[0].tables["silent"].thread
     over.set()
     silent.join()
     assert metrics._read(watched)["silent"] is not None
@@ -107,6 +107,24 @@ def test_json_has_a_line_for_each_table(table: Path, fast_path: Path) -> None:
     first, second = map(json.loads, lines)
     assert (first["table"], first["up"], first["file_groups"]) == (str(table), True, 2)
     assert second == {"table": str(fast_path / "none"), "up": False}
+
+
+def test_a_folder_stands_for_the_tables_below_it(table: Path, fast_path: Path) -> None:
+    shop = str(fast_path / "shop/orders")
+    mor.Table.create(shop, {"id": pl.String}, key="id")
+    mor.Table.create(fast_path / "old", {"id": pl.String}, key="id").maintenance.migrate(fast_path / "new", buckets=2)
+    lines = [json.loads(line) for line in run(fast_path, table, "--json").stdout.splitlines()]
+    assert [(line["table"], line["up"]) for line in lines] == [
+        (str(table), True), (str(fast_path / "new"), True), (str(fast_path / "old"), True), (shop, True),
+    ]  # fmt: skip
+    place = metrics._Place(str(fast_path))
+    mor.drop_table(fast_path / "new")
+    assert metrics._read([place]).keys() == {str(table), str(fast_path / "old"), shop}
+    mor.drop_table(shop)
+    mor.Table.create(fast_path / "shop/items", {"id": pl.String}, key="id")
+    assert metrics._read([place]).keys() == {str(table), str(fast_path / "old"), str(fast_path / "shop/items")}
+    shutil.rmtree(fast_path)
+    assert not any(metrics._read([place]).values())
 
 
 @pytest.mark.parametrize("listen", ["9464", ":", ":x", ":70000"])
