@@ -29,8 +29,8 @@ from crdt_mor.store.protocol import Stat
 OF_ONE_FILE: Final = frozenset(
     (
         "segment", "plan", "restore plan", "missing", "size", "read", "another file", "rows", "time", "key order",
-        "key twice", "statistics", "Bloom filter", "footer", "state", "partition metadata", "Hudi's timeline",
-        "Hudi's history",
+        "key twice", "statistics", "Bloom filter", "footer", "state", "partition metadata", "Hudi's commit",
+        "Hudi's timeline", "Hudi's history",
     )
 )  # fmt: skip
 """Checks of `verify` that another copy of the file can fulfil."""

@@ -28,9 +28,9 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, finding
-from crdt_mor.services.verify_given import ahead, read_object
+from crdt_mor.services.verify_given import ahead, read_object, twice
 from crdt_mor.services.verify_groups import CheckedGroup, GroupChecks, View, bucket_of
-from crdt_mor.services.verify_hudi import HudiReport, reread_hudi
+from crdt_mor.services.verify_hudi import HudiReport, reread_hudi, unreadable_commits
 from crdt_mor.services.verify_value import Older, Reread, reread, reread_older, unreadable
 from crdt_mor.write.overwrite import rehearsal, require_known, scope_of
 
@@ -65,15 +65,17 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     except FormatError as error:
         return _unread(tuple(unreadable(session, error)))
     groups, is_deep = _Groups(), deep and session.config.ours
-    is_known = all(finding.check != "segment" for finding in read.findings)
+    checks = None
+    if all(finding.check != "segment" for finding in read.findings):
+        checks = _checks_of_groups(session, read, deep=is_deep)
     with (
         session.beside(partial(_timeline, session, read)) as timeline,
         session.beside(partial(_settings_and_mirrors, session, read, deep=is_deep)) as settings_and_mirrors,
     ):
-        if is_known:
-            groups.read(session, GroupChecks(session, deep=is_deep), on_progress)
+        if checks is not None:
+            groups.read(session, checks, on_progress)
         (older, told), others = timeline(), settings_and_mirrors()
-    not_looked_at = [] if is_known else [_ROWS]
+    not_looked_at = [_ROWS] if checks is None else []
     not_looked_at += groups.not_looked_at(session, deep=is_deep)
     not_looked_at += [_OF_A_COPY] if told.is_ahead else []
     not_looked_at += [_OLDER] if older.has_older else []
@@ -108,6 +110,15 @@ def _reread_twice(session: Session) -> Reread:
         raise
     except FormatError:  # the store may have returned damaged bytes once
         return reread(session)
+
+
+def _checks_of_groups(session: Session, read: Reread, *, deep: bool) -> GroupChecks | None:
+    """Return the checks of the newest snapshot; None, with findings, if a commit of Hudi is unreadable."""
+    try:
+        return twice(session, partial(GroupChecks, session, deep=deep))
+    except FormatError as error:
+        read.findings += unreadable_commits(session, read.value, error)
+        return None
 
 
 def _timeline(session: Session, read: Reread) -> tuple[Older, HudiReport]:

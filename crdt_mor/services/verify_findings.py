@@ -78,6 +78,10 @@ CHECKS: Final = MappingProxyType({
     "partition path": (_TWICE, _COPY),
     "bucket": (_TWICE, _COPY),
     "partition metadata": (_OTHER_READERS, "delete a damaged file; then run crdt-mor maintain to put the file"),
+    "Hudi's commit": (
+        "all reads fail with an error that names the file",
+        f"{_REPAIR}; without a copy, move the commit's timeline and data files away, then repeat Hudi's statement",
+    ),
     "Hudi's timeline": (_OTHER_READERS, _REPAIR),
     "lost version": (
         "the newest versions of the timeline are lost, with their commits",

@@ -24,6 +24,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, manifest_name
 from crdt_mor.hudi.actions import WRITE, Action, FrozenAction, action_ending_as, bears_our_key, planned_action
 from crdt_mor.hudi.adoption import is_archived_by_others
+from crdt_mor.hudi.adoption_instants import read_active
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.laws.merging import merging_of
@@ -35,10 +36,11 @@ from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, finding
-from crdt_mor.services.verify_given import ahead, read_decoded, read_object
+from crdt_mor.services.verify_given import ahead, read_decoded, read_object, twice
 from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, record_fault, savepoint_fault
 from crdt_mor.store.protocol import side_by_side
 
+_COMMIT: Final = "Hudi's commit"
 _HISTORY: Final = "Hudi's history"
 
 
@@ -85,6 +87,25 @@ def _check_once(session: Session) -> HudiReport:
     if value.archive.manifest and value.archive.version < value.version:
         look.ask_history()
     return look.report
+
+
+def unreadable_commits(session: Session, value: Timeline, error: FormatError) -> list[Finding]:
+    """Return the unreadable commits of Hudi that the value lacks; the history, if `error` is about a file of it."""
+    projector, found = session.publisher.projector, []
+    known = {completion.requested for completion in session.views.completions(value)}
+    for stat in session.store.list(projector.folder):
+        name = timeline_file_name(stat.path) or TimelineFileName.parse_layout_one(stat.path.rpartition("/")[2])
+        if name is None or name.state != "completed" or name.requested in known:
+            continue
+        try:
+            twice(session, partial(_read_commit, session, stat.path, name))
+        except FormatError as fault:
+            found.append(finding(_COMMIT, stat.path, fault))
+    return found or [finding(_COMMIT, projector.archive, error)]
+
+
+def _read_commit(session: Session, path: str, name: TimelineFileName) -> None:
+    session.run(read_active(path, name, {}))
 
 
 @dataclass(frozen=True, slots=True)
