@@ -5,6 +5,8 @@ Arrow's safe casts check the values. If a cast fails, the first bad row is found
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
@@ -53,6 +55,19 @@ def require_sound(data: pa.ChunkedArray, column: str) -> None:
             f"the column is damaged: read it again, or declare it binary if its text is not UTF-8. column={column} "
             f"cause={error}"
         ) from error
+
+
+def require_bounds(data: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Raise `pyarrow.ArrowInvalid` for values outside of their type, such as a time of day of 25 hours."""
+    if _is_bounded(data.type):
+        data.validate(full=True)
+    return data
+
+
+@lru_cache(maxsize=1024)
+def _is_bounded(kind: pa.DataType) -> bool:
+    inner = values_of(kind)
+    return bool(kind_of(inner).unsound) or any(_is_bounded(inner.field(i).type) for i in range(inner.num_fields))
 
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:

@@ -186,6 +186,10 @@ class Kind:
         """Return the reason why the two do not join, and the next step; "" for the general one."""
         return ""
 
+    def from_files(self, kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+        """Return the type of Hudi's values in a `declared` column. `kind`: their type in files, of any family."""
+        return kind
+
     # --- casts --------------------------------------------------------------------------------------------------------
 
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:

@@ -83,6 +83,9 @@ class Microseconds(Kind):
     def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
         return UNITS[batch.unit] <= UNITS[declared.unit]
 
+    def from_files(self, kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+        return self.plain if kind == self.stored_as else kind
+
     def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
         return [declared, self.plain, target]
 
@@ -154,6 +157,9 @@ class Timestamps(Kind):
         if (left.tz is None) != (right.tz is None):
             return None  # the zone of a naive time would be a guess
         return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
+
+    def from_files(self, kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+        return pa.timestamp("us") if kind == self.stored_as and declared.tz is None else kind
 
     def apart(self, kind: pa.DataType, other: pa.DataType) -> str:
         if not pt.is_timestamp(other):

@@ -62,6 +62,9 @@ class Variants(Kind):
     def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
         return VARIANT if name == "variant" and not parameters else None
 
+    def from_files(self, kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+        return VARIANT if kind == self.stored_as else kind
+
     def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
         """Return True for the two parts of a variant. A shredded one has a third."""
         parts = given.storage_type if isinstance(given, pa.BaseExtensionType) else given

@@ -23,7 +23,7 @@ import pyarrow as pa
 from crdt_mor.columns import avro, casts
 from crdt_mor.columns.arrow_input import read_arrow
 from crdt_mor.columns.growth import grown, without_nulls
-from crdt_mor.columns.shown_fields import with_shown_fields
+from crdt_mor.columns.shown_fields import as_declared
 from crdt_mor.columns.types import (
     check_name,
     declared_type,
@@ -194,17 +194,13 @@ class TableSchema:
         joined += [column.with_nullable(True) for column in other.declared if column.name not in self]
         return TableSchema(pa.schema(joined))
 
-    def with_fields_as_in(self, known: TableSchema) -> TableSchema:
-        """Name struct fields from files as in a known schema."""
-        same = ((column, field_of(known.declared, column.name)) for column in self.declared)
-        return TableSchema(
-            pa.schema(
-                [
-                    column if other is None else column.with_type(with_shown_fields(column.type, other.type))
-                    for column, other in same
-                ]
-            )
-        )
+    def join_hudi(self, text: str) -> TableSchema:
+        """Return the least schema for these rows and rows of Hudi with an Avro schema."""
+        columns = []
+        for column in TableSchema.from_avro(text).declared:
+            own = field_of(self.declared, column.name)
+            columns.append(column if own is None else column.with_type(as_declared(column.type, own.type)))
+        return self.join(TableSchema(pa.schema(columns)))
 
     def grow(self, batch: pa.Schema) -> TableSchema:
         """Widen this schema as little as a batch needs, for `schema_mode="merge"`.
@@ -297,8 +293,18 @@ class TableSchema:
             if declared is None and not name.startswith("_hoodie_"):
                 column = pa.field(name, array.type)
             columns.append(column)
-            arrays.append(casts.to_declared(array, column.type))
+            arrays.append(_restored(array, column))
         return pa.table(arrays, schema=pa.schema(columns))
+
+
+def _restored(stored: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
+    try:
+        return casts.require_bounds(casts.to_declared(stored, column.type))
+    except pa.ArrowInvalid as error:
+        raise FormatError(
+            "the files contain a value that the column cannot have, written by another program: correct or delete the "
+            f"row there, or delete the row by its key. column={column.name} type={column.type} cause={error}"
+        ) from error
 
 
 def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:

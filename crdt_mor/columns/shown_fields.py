@@ -1,21 +1,53 @@
-"""Give types and values from files the user-visible names of struct fields; see `columns.fields`."""
+"""Give types and values from files the declared names of struct fields (`columns.fields`), and the declared meaning."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.fields import is_stored_name, stored_field
-from crdt_mor.columns.types import combined, stored_type
+from crdt_mor.columns.kinds import kind_of
+from crdt_mor.columns.types import as_in_files, combined, stored_type, values_of
+
+Leaf = Callable[[pa.DataType, pa.DataType], pa.DataType]
 
 
-def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
-    """Return a file's type with the struct field names of the declared type, at every depth."""
-    if pt.is_struct(kind) and pt.is_struct(declared):
+def _unchanged(kind: pa.DataType, _: pa.DataType) -> pa.DataType:
+    return kind
+
+
+def with_shown_fields(kind: pa.DataType, declared: pa.DataType, leaf: Leaf = _unchanged) -> pa.DataType:
+    """Return a file's type with the struct field names of the declared type, at every depth.
+
+    leaf: changes other types, given the declared ones.
+    """
+    if pt.is_struct(kind) and pt.is_struct(declared) and declared.num_fields:
         shown = {stored_field(field.name): field for field in declared}
-        return pa.struct([_shown(field, shown.get(field.name)) for field in kind])
-    found = combined(kind, declared, lambda _, mine, its: with_shown_fields(mine, its))
-    return kind if found is None else found
+        return pa.struct([_shown(field, shown.get(field.name), leaf) for field in kind])
+    found = combined(kind, declared, lambda _, mine, its: with_shown_fields(mine, its, leaf))
+    return leaf(kind, declared) if found is None else found
+
+
+def as_declared(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    """Return the type that Hudi's values have in a declared column, at every depth. Hudi knows only types of files."""
+    return with_shown_fields(kind, declared, _leaf_as_declared)
+
+
+def _leaf_as_declared(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    parts = as_in_files(declared)
+    if parts == declared:
+        return kind_of(values_of(declared)).from_files(kind, values_of(declared))
+    if pt.is_struct(declared):
+        return declared if kind == parts else kind
+    if not (pt.is_list(kind) and pt.is_struct(kind.value_type)):
+        return kind
+    entries = {field.name: field.type for field in as_declared(kind, parts).value_type}
+    if entries.keys() != {"key", "value"}:
+        return kind
+    is_same = stored_type(declared.key_type, "") == kind.value_type.field("key").type
+    return pa.map_(declared.key_type if is_same else entries["key"], entries["value"])
 
 
 def stored_leaves(kind: pa.DataType, column: str) -> pa.DataType:
@@ -29,10 +61,10 @@ def odd_fields(kind: pa.DataType) -> list[str]:
     return [*odd, *(name for field in inner for name in odd_fields(field.type))]
 
 
-def _shown(field: pa.Field, declared: pa.Field | None) -> pa.Field:
+def _shown(field: pa.Field, declared: pa.Field | None, leaf: Leaf) -> pa.Field:
     if declared is None:
         return field
-    return pa.field(declared.name, with_shown_fields(field.type, declared.type), field.nullable)
+    return pa.field(declared.name, with_shown_fields(field.type, declared.type, leaf), field.nullable)
 
 
 def called(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -26,7 +26,7 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.errors import FormatError, SchemaMismatchError, UnsupportedFeatureError
 from crdt_mor.format.archive import manifest_number
 from crdt_mor.ground.observing_events import AdoptionEvent
 from crdt_mor.hudi.adoption_compactions import (
@@ -386,11 +386,22 @@ def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInsta
             _refuse_renamed(with_schema)
         schema = TableSchema.from_avro(with_schema[-1].schema).to_json()
     else:
-        joined = TableSchema.from_json(value.schema)
-        for text in dict.fromkeys(instant.schema for instant in with_schema):
-            joined = joined.join(TableSchema.from_avro(text).with_fields_as_in(joined))
-        schema = joined.to_json()
+        schema = _joined(TableSchema.from_json(value.schema), with_schema).to_json()
     return HudiCompletions(tuple(instant.completion for instant in foreign), schema)
+
+
+def _joined(schema: TableSchema, instants: Iterable[HudiInstant]) -> TableSchema:
+    """Return the schema for rows of ours and of Hudi's commits."""
+    for text, instant in {instant.schema: instant.completion.requested for instant in instants}.items():
+        try:
+            schema = schema.join_hudi(text)
+        except SchemaMismatchError as error:
+            raise UnsupportedFeatureError(
+                "a commit of Hudi changed the type of a column, so the table cannot be read. Take the commit back with "
+                "Hudi's rollback_to_instant, or move its files out of the timeline's folder and its data files out of "
+                f"the table; then write its rows with the old type. instant={instant} cause={error}"
+            ) from error
+    return schema
 
 
 def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:

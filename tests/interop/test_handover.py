@@ -11,7 +11,7 @@ from crdt_mor import Table
 from tests.inside import look_for_hudi
 from tests.interop.made_by_hudi import data_source
 from tests.interop.readers import HudiSpark, hudi_rs, ours
-from tests.interop.shapes import Maker, keys, rows
+from tests.interop.shapes import Maker, every_type, keys, rows
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +109,29 @@ def test_partitions_that_hudi_makes_replaces_and_drops_meanwhile(make: Maker, sp
         step()
         assert ours(table) == ours(Table(make.root)) == spark.read(make.root) == hudi_rs(make.root)
         assert numbers(table).items() >= expected.items()
+
+
+def test_hudis_writers_write_columns_of_each_type(make: Maker, spark: HudiSpark, tmp_path: Path) -> None:
+    data = every_type()
+    table = make.create(data.schema, buckets=1)
+    table.append(data)
+    table.maintenance.handover()
+    for setting in QUICK:
+        spark.sql(f"set hoodie.{setting}")
+    spark.sql(f"create table handed_types using hudi location '{make.root}'")
+    (base,) = make.root.glob("*.parquet")
+    pq.write_table(pq.read_table(base, columns=data.schema.names).slice(0, 2), tmp_path / "batch.parquet")
+    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=data_source("t", buckets=1))
+    spark.sql("update handed_types set c0 = not c0 where id = 'k2'")
+    columns = ", ".join(data.schema.names[1:])
+    spark.sql(f"insert into handed_types select 'k3', {columns} from handed_types where id = 'k1'")
+    look_for_hudi(table)
+    shown = table.to_arrow().sort_by("id")
+    given = {**data.to_pydict(), "c0": [None, False, not data["c0"][2].as_py()]}
+    expected = {name: [*values, values[1]] for name, values in given.items()}
+    assert shown.to_pydict() == {**expected, "id": keys(0, 1, 2, 3)}
+    assert table.maintenance.takeback() == 3
+    table.upsert(data)
+    table.maintenance.compact()
+    assert table.to_arrow().sort_by("id").slice(0, 3).to_pydict() == data.to_pydict()
+    assert ours(table) == ours(Table(make.root)) == spark.read(make.root) == hudi_rs(make.root)
