@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, Protocol, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -78,7 +78,7 @@ def open_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Ta
     if isinstance(data, pl.LazyFrame):
         return _computed(data)
     if type(data).__module__ == _DATASETS:
-        scanner = data.scanner() if _is_dataset(data) else data
+        scanner = data.scanner() if hasattr(data, "scanner") else data
         return scanner.to_reader()  # type: ignore[union-attr]
     return open_arrow(data)
 
@@ -128,10 +128,6 @@ def _refuse_paths(data: object) -> None:
             "a path is not a table: crdt_mor.read_files(paths) reads the rows of files. "
             f"type={type(data).__name__} data={data!r:.200}"
         )
-
-
-def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
-    return hasattr(data, "scanner")
 
 
 def _computed(frame: pl.LazyFrame) -> pa.RecordBatchReader:

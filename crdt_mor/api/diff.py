@@ -330,12 +330,8 @@ def _common_types(sides: Sequence[Snapshot], names: Sequence[str]) -> Mapping[st
 
 def _modulus(one: TableConfig, two: TableConfig, sides: Sequence[Snapshot]) -> int:
     """Return a modulus that puts a key's buckets of both tables into the same class; 1 if unknown."""
-    types = [_key_types(side.shown, one.key.fields) for side in sides]
+    types = [[side.shown.stored.field(name).type for name in one.key.fields] for side in sides]
     elsewhere = any(side.value.foreign_group is not None for side in sides)
     if elsewhere or types[0] != types[1] or one.buckets is None or two.buckets is None:
         return 1
     return gcd(one.buckets, two.buckets)
-
-
-def _key_types(schema: TableSchema, fields: Sequence[str]) -> list[object]:
-    return [schema.stored.field(name).type for name in fields]

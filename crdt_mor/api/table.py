@@ -101,7 +101,7 @@ class Table(TableReads, AlteredColumns):
             raise InvalidUseError(
                 f"pass the table's address as text or a path: Table('events'). type={type(uri).__name__}"
             )
-        allow_payloads(*_payloads(payloads))
+        allow_payloads(*([payloads] if isinstance(payloads, str | type) else payloads))
         given, uri = opened_with(opening), _address(os.fspath(uri))
         objects = store_at(uri, given.environment, storage_options, given.store)
         session = Session.open(uri, given.environment, given.expiry_ms, objects)
@@ -379,10 +379,6 @@ class Table(TableReads, AlteredColumns):
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
-    return (payloads,) if isinstance(payloads, str | type) else payloads
 
 
 def _address(uri: str) -> str:

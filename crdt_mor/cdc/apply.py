@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from crdt_mor import Table, Transaction
+from crdt_mor import Table
 from crdt_mor.cdc.avro import Lookup, Schema
 from crdt_mor.cdc.changes import Change
 from crdt_mor.cdc.decoding import Format, decode
-from crdt_mor.cdc.folding import Folded, fold
+from crdt_mor.cdc.folding import fold
 from crdt_mor.cdc.statements import Target, write
 from crdt_mor.cdc.turn import Turn
 from crdt_mor.cdc.units import Feed, feeds
@@ -90,7 +91,7 @@ def _applied(table: Table, feed: Feed, wait: timedelta, so_far: Applied) -> Appl
             fresh, target.address, target.outside, ordered=target.ordering is not None, layered=target.layered
         )
         if folded.keys or folded.truncations:
-            commit = turn.commit(feed.position, last, _writing(target, folded))
+            commit = turn.commit(feed.position, last, partial(write, target=target, folded=folded))
             if commit is None:
                 continue
         written = sum(one.row is not None for one in folded.keys.values())
@@ -106,7 +107,3 @@ def _applied(table: Table, feed: Feed, wait: timedelta, so_far: Applied) -> Appl
 
 def _count(changes: Iterable[Change]) -> int:
     return sum(change.operation != "m" for change in changes)
-
-
-def _writing(target: Target, folded: Folded) -> Callable[[Transaction], None]:
-    return lambda tx: write(tx, target, folded)

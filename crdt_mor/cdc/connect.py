@@ -195,10 +195,6 @@ def _is_base64(text: str) -> bool:
     return bool(text) and _BASE64.fullmatch(text) is not None
 
 
-def _moment_by_column(kind: pa.TimestampType) -> Read:
-    return _moment(_NANOS[kind.unit])
-
-
 _NANOS: Final = {"s": _MILLI, "ms": _MILLI, "us": _MICRO, "ns": _NANO}
 """Debezium has no seconds."""
 
@@ -211,7 +207,7 @@ def _struct_by_column(kind: Any) -> Read:
 _READERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Read]], ...]] = (
     (types.is_date, lambda _: _date),
     (types.is_time, lambda kind: _time(_NANOS[kind.unit])),
-    (types.is_timestamp, _moment_by_column),
+    (types.is_timestamp, lambda kind: _moment(_NANOS[kind.unit])),
     (types.is_decimal, _decimal_by_column),
     (lambda kind: types.is_binary(kind) or types.is_large_binary(kind), lambda _: bytes_of),
     (types.is_list, lambda kind: _each(reader_of(kind.value_type))),

@@ -31,10 +31,6 @@ def _named(names: Callable[[mor.Table], Iterable[str]], *, listed: bool = False)
     return complete
 
 
-def _savepoints(table: mor.Table) -> list[str]:
-    return [savepoint.name for savepoint in table.maintenance.savepoints()]
-
-
 def _partitions(table: mor.Table) -> list[str]:
     """Return paths, and of a single partition column the values."""
     paths = dict.fromkeys(table.inspect.files()["partition"].to_pylist())
@@ -44,7 +40,7 @@ def _partitions(table: mor.Table) -> list[str]:
 
 _COLUMNS: Final = _named(lambda table: table.schema.names)
 _LISTED_COLUMNS: Final = _named(lambda table: table.schema.names, listed=True)
-_SAVEPOINTS: Final = _named(_savepoints)
+_SAVEPOINTS: Final = _named(lambda table: [savepoint.name for savepoint in table.maintenance.savepoints()])
 _READERS: Final = _named(lambda table: table.inspect.readers()["reader"].to_pylist())
 
 _VALUES: Final[dict[str, Complete]] = {

@@ -181,12 +181,8 @@ def frames_of(
 ) -> list[pl.DataFrame]:
     if predicate is not None:
         merged = merged.filter(predicate)
-    frames = [_exactly(frame, select) for frame in (merged, rest) if frame is not None]
+    frames = [f if f.columns == list(select) else f.select(select) for f in (merged, rest) if f is not None]
     return [f for f in frames if f.height] or frames[:1]
-
-
-def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    return frame if frame.columns == list(columns) else frame.select(columns)
 
 
 def promote(

@@ -185,11 +185,7 @@ def _intersection(left: Pins, right: Pins) -> Pins:
 def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
     """Return the compared values if equality is exact for the type, else {}."""
     name, values = compared.column, compared.values
-    kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
+    kind = pl.String() if name == RECORD_KEY else polars_schema(schema.select([name]).declared).get(name)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS
     return {name: frozenset(values.drop_nulls())} if texts or numbers or values.dtype == pl.Null else {}
-
-
-def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
-    return polars_schema(schema.select([name]).declared).get(name)

@@ -175,7 +175,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
         await_writes(session, last, patience, "began when the rows were still there, and may be reading them")
         _execute_plans(session, lambda barrier, _: barrier < last)
         _clean(session, marks)
-    _sweep(session)
+    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
     remove_posts(session, patience)
     _prove(session, marks, started_ms, patience)
     keep_away(session, {STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)})
@@ -324,10 +324,6 @@ def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
         return marks
 
     Cleaner(session, policy, unsaved).clean()
-
-
-def _sweep(session: Session) -> None:
-    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 
 
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:

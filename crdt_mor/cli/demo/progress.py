@@ -33,7 +33,7 @@ class Progress:
     _processes: dict[str, _Process] = field(
         default_factory=lambda: {name: _Process() for name in ("ingest", "encrypt", "backfill", "compact")}
     )
-    _days: int = 0
+    days_done: int = 0
     _live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -48,10 +48,6 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    @property
-    def days_done(self) -> int:
-        return self._days
-
     def show(self, message: Message) -> None:
         process = self._processes[message.process]
         if message.kind in ("commit", "compaction"):
@@ -60,15 +56,15 @@ class Progress:
         if message.text and message.kind in ("doing", "done"):
             process.doing = message.text
         if message.process == "ingest" and message.kind == "commit" and not message.text.startswith("late-"):
-            self._days += 1
-            if self._live is None and self._days % max(1, self.days // LINES) == 0:
+            self.days_done += 1
+            if self._live is None and self.days_done % max(1, self.days // LINES) == 0:
                 self._line()
         if self._live is not None:
             self._live.update(self._picture())
 
     def _line(self) -> None:
         counts = ", ".join(f"{name} {process.commits}" for name, process in self._processes.items())
-        self.console.print(f"{self._days} of {self.days} days; commits: {counts}")
+        self.console.print(f"{self.days_done} of {self.days} days; commits: {counts}")
 
     def _picture(self) -> Group:
         grid = Grid.grid(padding=(0, 2))
@@ -81,4 +77,4 @@ class Progress:
             unit = "compactions" if name == "compact" else "commits"
             row = [f"[bold {COLOURS[name]}]{name}[/]", str(process.commits), unit, f"{process.rows:,}"]
             grid.add_row(*row, Text(f"rows   {process.doing}"))
-        return Group(grid, ProgressBar(total=self.days, completed=self._days, width=60))
+        return Group(grid, ProgressBar(total=self.days, completed=self.days_done, width=60))
