@@ -42,8 +42,8 @@ from crdt_mor.services.compaction_finish import finish, finish_all, raise_failed
 from crdt_mor.services.expiry import move_clock
 from crdt_mor.services.handover import hand_over, take_back
 from crdt_mor.services.maintain import maintain
+from crdt_mor.services.maintain_hudi import drop_metadata_table
 from crdt_mor.services.maintain_report import Maintained
-from crdt_mor.services.metadata_table import drop_metadata_table
 from crdt_mor.services.migration import MigrationProgress
 from crdt_mor.services.repair import Repaired, repair
 from crdt_mor.services.restore import Restored, Savepoint, restore, save, savepoints, unsave, would_restore

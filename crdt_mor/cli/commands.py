@@ -13,7 +13,6 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import Reading, check_inputs, read_schema
-from crdt_mor.cli.declared import declared
 from crdt_mor.cli.history import (
     for_programs,
     handed_over_text,
@@ -36,7 +35,7 @@ from crdt_mor.cli.options import (
     Uri,
 )
 from crdt_mor.cli.reads import unopened_text
-from crdt_mor.cli.settings import document
+from crdt_mor.cli.settings import declared, document
 from crdt_mor.ground.late_imports import pa, pl
 from crdt_mor.model.policies import words_of_bytes, words_of_ms
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
-from crdt_mor.cli.own_payload import payload_at
 from crdt_mor.model.policies import plural
 
 SHALLOW = (
@@ -147,3 +147,24 @@ def _tell(done: Simulated, words: str | None) -> None:
         render.note(f"replay it: {words}")
     kept = "every promise was kept" if done.broken is None else f"seed {done.broken.plan.seed} breaks a promise"
     render.note(f"{plural(done.seeds, 'seed')}, {done.calls} calls of the store: {kept}. digest={done.digest}")
+
+
+def payload_at(path: str, hint: str = "MODULE:PAYLOAD") -> mor.Payload:
+    """Load the payload at `module:name`. hint: the argument's name in errors."""
+    module, colon, name = path.partition(":")
+    if not colon or not module or not name:
+        raise typer.BadParameter(f"a payload is named like crdt_mor.payloads:Counter. got={path!r}", param_hint=hint)
+    inputs.import_from_here()
+    try:
+        target: object = importlib.import_module(module)
+        for part in name.split("."):
+            target = getattr(target, part)
+        loaded = target() if isinstance(target, type) else target
+    except Exception as error:  # a module can raise anything
+        raise mor.errors.UnknownPayloadError(
+            f"cannot load the payload: {type(error).__name__}: {error}. A class is called without arguments; if it "
+            f"needs some, name an instance. payload={path}"
+        ) from error
+    if not isinstance(loaded, mor.Payload):
+        raise mor.errors.UnknownPayloadError(f"a payload must be a subclass of crdt_mor.Payload. payload={path}")
+    return loaded

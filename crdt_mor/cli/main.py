@@ -36,7 +36,6 @@ from crdt_mor.cli.logs import Level, LogFormat, LogLevel, logged
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.metrics import metrics
 from crdt_mor.cli.migrate import cancel_migration, migrate
-from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.places import check_store, copy, doctor, drop
 from crdt_mor.cli.reads import cat, count, sql
 from crdt_mor.cli.render import Output
@@ -46,7 +45,7 @@ from crdt_mor.cli.ui.command import ui
 from crdt_mor.cli.upkeep import archive, clean, drop_metadata_table, handover, rollback, takeback
 from crdt_mor.cli.verify import repair, verify
 from crdt_mor.cli.why import why
-from crdt_mor.cli.writes import move
+from crdt_mor.cli.writes import delete_partitions, move, overwrite, truncate
 
 Payloads = Annotated[
     list[str] | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -204,3 +204,17 @@ def _dropped(texts: list[str]) -> dict[str, list[str]]:
             )
         dropped[kind].append(name)
     return dropped
+
+
+def declared(table: mor.Table) -> dict[str, Any]:
+    config = table.config
+    return {
+        "version": table.version,
+        "format": f"Hudi {config.hudi_version}, {config.table_type}",
+        "key": list(config.key),
+        "partition_by": [*map(str, config.partition_by)],
+        "merge": config.merge,
+        "buckets": config.buckets,
+        "properties": dict(table.properties),
+        "rules": [f"{name}: {text}" for name, text in texts(table.rules).items()],
+    }

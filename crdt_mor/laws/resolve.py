@@ -5,26 +5,27 @@
 
 A table imports only entry points of installed packages. Packages in the current folder do not count, because a table
 may have come with them. A payload with another fingerprint than the table's is refused: names never change their
-meaning.
+meaning. A table stores nothing but the class and `parameters()`, so a payload that keeps more is refused as well.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.metadata import EntryPoint, distributions
-from typing import Final
+from inspect import getattr_static
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError, page
 from crdt_mor.laws.allowed import PickledPayloads, allowed_class, import_payload, require_class
-from crdt_mor.laws.remade import require_remade
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
@@ -226,3 +227,52 @@ def _arguments(query: str) -> dict[str, object]:
         except ValueError:
             arguments[name] = text
     return arguments
+
+
+_ADVICE = (
+    "make the class a frozen dataclass with a field for each parameter, or return all arguments of __init__ from "
+    "parameters()"
+)
+
+
+def require_remade(payload: Payload, parameters: str) -> None:
+    """Raise `InvalidInputError` with the differing attributes if the payload is not equal to `cls(**parameters)`."""
+    cls: Any = type(payload)
+    try:
+        remade = cls(**json.loads(parameters))
+    except TypeError as error:
+        raise InvalidInputError(
+            f"the class cannot be made from its stored parameters: {error}. Do this: {_ADVICE}. "
+            f"payload={cls.__qualname__} stored={parameters}"
+        ) from error
+    before, after = _attributes(payload), _attributes(remade)
+    lost = sorted(name for name in before.keys() | after.keys() if not _same(before.get(name), after.get(name)))
+    if lost:
+        names = [name.strip("_") for name in lost]
+        raise InvalidInputError(
+            f"a table would lose parameters of this payload and show other values: {_ADVICE}. "
+            f"payload={cls.__qualname__} parameters={names} stored={parameters}"
+        )
+
+
+def _attributes(payload: Payload) -> dict[str, Any]:
+    state: Any = object.__getstate__(payload)
+    parts = state if isinstance(state, tuple) else (state,)  # a class with slots gives two
+    found = {name: value for part in parts for name, value in (part or {}).items()}
+    cls = type(payload)
+    return {n: v for n, v in found.items() if not isinstance(getattr_static(cls, n, None), cached_property)}
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return True if two values are equal; a list equals a tuple, because of JSON."""
+    match a, b:
+        case (list() | tuple(), list() | tuple()):
+            return len(a) == len(b) and all(map(_same, a, b))
+        case (dict(), dict()):
+            return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    with suppress(Exception):  # arrays and expressions have no truth value
+        if a == b:
+            return True
+    with suppress(Exception):  # the contents of objects without `__eq__`
+        return type(a) is type(b) and pickle.dumps(a) == pickle.dumps(b)
+    return False

@@ -28,9 +28,9 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.hudi_rows import base_with_keys
 from crdt_mor.read.open_slice import base_source, open_slice
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.virtual_keys import base_with_keys
 
 Positions = npt.NDArray[np.int64]
 

@@ -36,8 +36,7 @@ from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
-from crdt_mor.read.hudi_rows import split_deletes, with_key
-from crdt_mor.read.virtual_keys import base_with_keys, block_with_keys
+from crdt_mor.read.hudi_rows import base_with_keys, block_with_keys, split_deletes, with_key
 from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX

@@ -1,7 +1,8 @@
-"""Repair the effects of dead processes: tell Hudi of the newest version, and sweep leftover files.
+"""Keep Hudi's files in step: repair the effects of dead processes, and remove its metadata table.
 
 A publisher may die before it tells Hudi. Until then Hudi's readers and compactions miss the newest commit. Hudi's
-writers fail at a begun write below a later commit.
+writers fail at a begun write below a later commit. Without the metadata table, its readers list the folders and find
+our files. The properties change first (`hudi.handover`), so no reader looks for a missing metadata file.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from dataclasses import replace
 
 from crdt_mor.events import load, sweep
 from crdt_mor.events.session import Session
+from crdt_mor.hudi.handover import change_properties
 from crdt_mor.hudi.projection import executed_twice
 from crdt_mor.hudi.restore import restore_of_version
+from crdt_mor.log.paths import METADATA_TABLE
+from crdt_mor.model.config_properties import METADATA_INFLIGHT, METADATA_PARTITIONS
 from crdt_mor.model.instant import EPOCH, to_ms
 from crdt_mor.model.names import timeline_file_name
 from crdt_mor.model.policies import plural, words_of_age
@@ -72,3 +76,11 @@ def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now
     silent = [p for p in value.pending if session.run(sweep.is_expired(p, now_ms, session.expiry_ms))]
     twice = executed_twice(value.completions, (timeline_file_name(stat.path) for stat in listed))
     return len(claimed) + len(silent) + len(twice)
+
+
+def drop_metadata_table(session: Session) -> int:
+    session.run(change_properties({METADATA_PARTITIONS: None, METADATA_INFLIGHT: None}))
+    files = session.store.walk(METADATA_TABLE)
+    for file in files:
+        session.store.delete(file.path)
+    return len(files)

@@ -16,7 +16,7 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.read.virtual_keys import base_with_keys, block_with_keys
+from crdt_mor.read.hudi_rows import base_with_keys, block_with_keys
 from tests.interop.hudi_archive import make_hudis
 from tests.interop.shapes import Maker, keys, rows
 

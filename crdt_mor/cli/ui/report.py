@@ -16,10 +16,10 @@ import polars as pl
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.declared import declared
 from crdt_mor.cli.history import for_programs, recent_commits, writers
 from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.python_values import records
+from crdt_mor.cli.settings import declared
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
 from crdt_mor.cli.ui.health import Sign, health_of
 from crdt_mor.cli.why import has_same_values

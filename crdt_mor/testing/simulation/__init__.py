@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from crdt_mor.testing.simulation.invariants import INVARIANTS, BrokenPromiseError
 from crdt_mor.testing.simulation.plan import Action, Plan, Settings
-from crdt_mor.testing.simulation.running import Outcome, run, run_seed
-from crdt_mor.testing.simulation.shrinking import shrink
-from crdt_mor.testing.simulation.simulating import Simulated, simulate
+from crdt_mor.testing.simulation.running import Outcome, Simulated, run, run_seed, shrink, simulate
 from crdt_mor.testing.simulation.story import story
 
 __all__ = [
