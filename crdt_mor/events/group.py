@@ -152,9 +152,12 @@ def commit_alone(
                 return None
             return newest, own.make(newest, requested, [own.post], own.post)
         now_ms: int = (yield StoreNow()) if listed else 0
-        crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
+        crowd.is_asked |= bool(listed) and giving_way.is_asked_in(listed, now_ms)
         if crowd.is_asked:
             return None  # posted writes and the long way wait for the service
+        if not listed:
+            crowd.has_met = False
+            return tail, write
         stats = chosen(listed, tail, now_ms)
         writes = writes_in(stats, "")
         own = draft() if writes else None

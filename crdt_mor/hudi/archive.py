@@ -50,7 +50,8 @@ class HudiHistory:
     folder: str
 
     def project(self, value: Timeline) -> Steps[None]:
-        if value.archive.version != value.version or not value.archive.files:
+        """Move the instants that this version archived."""
+        if not value.archive.files:
             return
         moved = yield from moved_completions(value)
         if moved is None:

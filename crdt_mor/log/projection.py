@@ -103,8 +103,10 @@ def project(
         late.append(Projected(value, tuple(placed)))
     elif placed:
         yield from _withdraw_late(projector, value, placed)
-    yield from projector.move_archived(value)
-    yield from projector.carry_out_restore(value)
+    if value.archive.version == value.version:
+        yield from projector.move_archived(value)
+    if value.restores:
+        yield from projector.carry_out_restore(value)
     return placed
 
 

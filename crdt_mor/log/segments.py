@@ -63,9 +63,12 @@ def seal(tail: Timeline, value: Timeline, contents: Contents, own: list[str]) ->
     The tail's completions are projected already. New completions move only if large. own: collects paths put for this
     attempt.
     """
-    value = yield from _with_stored_ids(tail, value, own)
-    value = yield from _with_stored_schema(SegmentName(tail.version, value.nonce, 0, "schema", own), value)
-    value = yield from _with_stored_tokens(SegmentName(tail.version, value.nonce, 0, "tokens", own), value)
+    if len(value.file_ids.groups) > FILE_IDS_MAX:
+        value = yield from _with_stored_ids(tail, value, own)
+    if value.schema_object is None and len(value.schema) > SCHEMA_MAX:
+        value = yield from _with_stored_schema(SegmentName(tail.version, value.nonce, 0, "schema", own), value)
+    if len(value.tokens.recent) > TOKENS_MAX:
+        value = yield from _with_stored_tokens(SegmentName(tail.version, value.nonce, 0, "tokens", own), value)
     due = _Due.of(tail, value)
     if not (due.many or due.wide or due.cleaned):
         return value
@@ -212,7 +215,7 @@ def holding(value: Timeline, name: str, data: bytes) -> Timeline:
 
 def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[Timeline]:
     ids = tail.file_ids if value.file_ids == tail.file_ids else value.file_ids
-    if ids.stored is None and len(ids.groups) > FILE_IDS_MAX:
+    if ids.stored is None:
         name = SegmentName(tail.version, value.nonce, 0, "file-ids", own).of(0)
         own.append(segment_path(name))
         yield from put_surely(Put(segment_path(name), encode_file_ids(ids)))
@@ -221,8 +224,6 @@ def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[T
 
 
 def _with_stored_schema(attempt: SegmentName, value: Timeline) -> Steps[Timeline]:
-    if value.schema_object is not None or len(value.schema) <= SCHEMA_MAX:
-        return value
     name = replace(attempt, kind=f"schema-{_digest(value.schema)}").of(0)
     assert attempt.own is not None
     attempt.own.append(segment_path(name))
@@ -231,8 +232,6 @@ def _with_stored_schema(attempt: SegmentName, value: Timeline) -> Steps[Timeline
 
 
 def _with_stored_tokens(attempt: SegmentName, value: Timeline) -> Steps[Timeline]:
-    if len(value.tokens.recent) <= TOKENS_MAX:
-        return value
     older, recent = value.tokens.parted(TOKENS_MAX // 2)
     stored = stored_tokens(attempt.of(0), older)
     assert attempt.own is not None

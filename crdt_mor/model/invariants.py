@@ -424,8 +424,9 @@ def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) ->
 
     Otherwise a write would commit twice, or after its caller saw it fail.
     """
-    new = [c for c in following.completions if c.version == following.version]
-    taken = [m.post for c in new for m in c.members if m.post is not None]
+    taken = [m.post for c in _new(following) for m in c.members if m.post is not None]
+    if not taken:
+        return True
     noted = Decided.of(following.posts)
     kept = all(post in noted for post in taken if is_open(post, following.version))
     return kept and len(taken) == len(set(taken)) and all(map(previous.may_take, taken))
