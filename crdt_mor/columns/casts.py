@@ -79,7 +79,8 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     target = stored_type(column.type, column.name)
     if _is_stored(data.type, column.type, target):
         return data if _same(data.type, target) else data.cast(target)  # only names inside lists differ
-    _refuse_unknown_fields(data.type, column.type, column.name)
+    if pt.is_nested(column.type):
+        _refuse_unknown_fields(data.type, column.type, column.name)
     if not meets(data.type, column.type):
         raise _mismatch(data.type, column)
     try:
