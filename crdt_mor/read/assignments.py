@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import polars as pl
@@ -14,7 +15,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
-from crdt_mor.read.expressions import columns_in
+from crdt_mor.read.expressions import columns_in, once_per_text
 from crdt_mor.read.filter_errors import cause_of, is_syntax_error
 from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
@@ -52,9 +53,18 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             "an update cannot change partition columns: move rows with move(keys, partition="
             f"{{{moving[0]!r}: …}}), or with a merge that sets the column. columns={moving}"
         )
-    inputs = Inputs.of_types(polars_schema(schema.declared))
-    kinds = inputs.columns
-    return {name: new_value(name, value, inputs, schema, kinds[name]) for name, value in given.items()}
+    return {name: _assigned(value, name, schema) for name, value in given.items()}
+
+
+@once_per_text
+def _assigned(value: object, name: str, schema: TableSchema) -> pl.Expr:
+    inputs = _inputs(schema)
+    return new_value(name, value, inputs, schema, inputs.columns[name])
+
+
+@lru_cache(maxsize=256)
+def _inputs(schema: TableSchema) -> Inputs:
+    return Inputs.of_types(polars_schema(schema.declared))
 
 
 def new_value(

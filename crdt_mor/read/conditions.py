@@ -18,7 +18,7 @@ from polars.io.plugins import register_io_source
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
-from crdt_mor.read.expressions import bounds, columns_in, comparison, literal, operands
+from crdt_mor.read.expressions import bounds, columns_in, comparison, literal, once_per_text, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
 from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
@@ -31,6 +31,7 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 """SQL's NOT and IS TRUE contain the cast, also for numbers."""
 
 
+@once_per_text
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """Check a filter on user-visible names and return it as an element-wise expression."""
     inputs = _inputs(schema)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial, wraps
 from operator import and_, eq, ge, gt, le, lt, ne
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import polars as pl
 
 IN_MAX = 100_000
 """SQL's IN with more values is not taken apart."""
+
+_KEPT_CHARS = 1_000
 
 Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
 
@@ -81,6 +83,41 @@ def literals(expression: pl.Expr) -> int:
         else:
             count += values.len()
     return count
+
+
+# --- SQL texts --------------------------------------------------------------------------------------------------------
+
+Parse = TypeVar("Parse", bound=Callable[..., pl.Expr])
+
+
+def once_per_text(parse: Parse) -> Parse:
+    """Keep the expressions of short SQL texts. The first argument is the text, or another object."""
+
+    @lru_cache(maxsize=256)
+    def kept(text: str, *rest: Any) -> tuple[pl.Expr, bool]:
+        expression = parse(text, *rest)
+        return expression, _has_moment(expression)
+
+    @wraps(parse)
+    def parsed(given: object, *rest: Any) -> pl.Expr:
+        if isinstance(given, str) and len(given) <= _KEPT_CHARS:
+            expression, has_moment = kept(given, *rest)
+            if not has_moment:
+                return expression
+        return parse(given, *rest)
+
+    return cast("Parse", parsed)
+
+
+def _has_moment(expression: pl.Expr) -> bool:
+    """Return True for a literal date or time: polars parses CURRENT_DATE to that of now."""
+    todo = [expression]
+    while todo:
+        values = literal(part := todo.pop())
+        if values is not None and values.dtype.is_temporal():
+            return True
+        todo += part.meta.pop()
+    return False
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
