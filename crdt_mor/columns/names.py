@@ -78,7 +78,7 @@ class Names:
             grows: unknown columns are new and get stored names; otherwise they raise `SchemaMismatchError`. A former
                 name of a renamed column is always refused, with its current name.
         """
-        if self.are_stored and not self.former and all(map(_may_stay, given.names)):
+        if self.are_stored and not self.former and all(name in schema or _may_stay(name) for name in given.names):
             return list(given.names)
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]

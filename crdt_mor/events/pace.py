@@ -104,11 +104,11 @@ class Pace:
     def follow(self, author: Author, token: tuple[str, int] | None) -> FollowedVersion | None:
         """Return the version that a small write may follow in one event, or None for the long way."""
         self.give_way()
-        value = self._handle.known_tail()
+        value, newest = self._handle.known_tail(), None
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
         if not self._handle.is_far and (self.is_stale or not is_crowded):
-            value = self._handle.tail()  # in a bucket the put tells, and a post looks anyway
-        self._views.look_before_write()
+            value = newest = self._handle.tail()  # in a bucket the put tells, and a post looks anyway
+        self._views.look_before_write(newest)
         now_ms = self._handle.environment.now_ms()
         if self._views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None

@@ -123,14 +123,14 @@ class Views:
         if self._since_look_ms >= LOOK_AT_END_MS:
             self.look_before_write()
 
-    def look_before_write(self) -> None:
-        """Look for Hudi's commits before a write of ours that must follow them.
+    def look_before_write(self, newest: Timeline | None = None) -> None:
+        """Look for Hudi's commits before a write of ours that must follow them. newest: if just read.
 
         On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
         takes_turns = not self._handle.config.ours or bool(self._handle.known_tail().file_ids.groups)
         if self._since_look_ms >= (LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms):
-            self.with_hudi(self._handle.tail(), None)
+            self.with_hudi(newest or self._handle.tail(), None)
         if self._look.is_unprojected and not self._has_helped:  # its publisher may have died before projecting it
             self._handle.run(self._handle.publisher.help_project(self._handle.known_tail()))
         self._has_helped = True

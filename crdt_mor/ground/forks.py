@@ -77,7 +77,7 @@ def require_threads(uri: str) -> None:
 
 def require_own(forks: int, opened: str) -> None:
     """Raise `ForkedProcessError` if `opened`, noted at this fork count, belongs to a parent."""
-    if is_own(forks):
+    if forks == _forks.count:
         return
     if _forks.threads_lost:
         raise _threads_lost(opened)

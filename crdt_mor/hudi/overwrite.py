@@ -22,12 +22,11 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.planners.clean import needless_files
 
 
-def place(value: Timeline, completions: Iterable[Completion]) -> Steps[None]:
+def place(value: Timeline, overwriting: Iterable[Completion]) -> Steps[None]:
     """Name the base files of overwrites that `value` published. Any process may do so, however late."""
     placed: list[DataFile] = []
-    for completion in completions:
-        if completion.overwriting is not None:
-            placed += yield from _place(value, completion)
+    for completion in overwriting:
+        placed += yield from _place(value, completion)
     if placed and not (yield from still_stands(value)):
         yield from _withdraw_late(value, placed)
 

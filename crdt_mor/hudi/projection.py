@@ -93,7 +93,9 @@ class Projector:
 
     def place(self, value: Timeline) -> Steps[None]:
         completions = (*value.completions, *(yield from wide_completions(value)))
-        yield from place(value, [c for c in completions if c.version == value.version])
+        overwriting = [c for c in completions if c.version == value.version and c.overwriting is not None]
+        if overwriting:
+            yield from place(value, overwriting)
 
     def files(self, value: Timeline) -> Steps[list[EventFile]]:
         files: list[EventFile] = []

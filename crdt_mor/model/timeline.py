@@ -143,7 +143,8 @@ class Timeline(Value):
             author=author, token=token, members=tuple(members),
         )  # fmt: skip
         taken = [member.post for member in members if member.post is not None]
-        return self._committed(nonce, completion, self.pending, posts=noting(self.posts, taken))
+        posts = noting(self.posts, taken) if taken else self.posts
+        return self._committed(nonce, completion, self.pending, posts=posts)
 
     def void(self, nonce: str, wall_ms: int, posts: Iterable[PostName]) -> Timeline:
         """Prevent later versions from taking these posts. Posts already taken stay taken."""

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from crdt_mor.errors import CrdtMorError, UpkeepWarning
@@ -28,6 +29,8 @@ from crdt_mor.planners.upkeep_budget import RESTS_MAX, TIDY_EVERY_MS, is_written
 MANY_COMMITS: Final = 10_000
 """Commits without archiving after which reads and opens take several times as long."""
 
+_policies: Final = lru_cache(maxsize=64)(Policies.of)
+
 _warned: Final[set[str | None]] = set()
 """Ids of tables for which this process has warned."""
 
@@ -36,7 +39,7 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion, *, i
     """Do the upkeep that a table's properties ask of writers after a commit. Raises no `Exception`."""
     mirrors: tuple[str, ...] = ()
     try:
-        policies = Policies.of(value.properties)
+        policies = _policies(value.properties)
         if policies.mirrors_commits and session.maintain != "off":
             mirrors = policies.mirrors
         if policies.archive is not None:

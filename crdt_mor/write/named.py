@@ -79,10 +79,10 @@ class NamedStatements:
 
     @property
     def rules(self) -> Rules:
-        return rules_under(self.statements.rules, self.names)
+        return rules_under(self.statements.value.rules, self.names)
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
-        if not self.statements.rules:
+        if not self.statements.value.rules:
             return rows
         known = self.names.by_shown(self.statements.schema.declared.names)
         stored = self.statements.with_defaults(rows.rename_columns([known[name] for name in rows.column_names]))

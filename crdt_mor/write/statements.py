@@ -31,7 +31,6 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
-from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.growing import require_growth
 from crdt_mor.write.held import hold_deletes, hold_ordering, hold_rows
@@ -246,18 +245,14 @@ class Statements:
             raise
 
     def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
-        if not self.rules:
+        if not self.value.rules:
             return None
-        return writing_rules.RowRules(self.rules, self.config, schema, are_new, self.names)
+        return writing_rules.RowRules(self.value.rules, self.config, schema, are_new, self.names)
 
     @property
     def names(self) -> Names:
         """The names of the columns, including new ones."""
         return self.value.names.with_added(self.shown)
-
-    @property
-    def rules(self) -> Rules:
-        return self.value.rules
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
         """Fill omitted columns of new rows with their defaults."""
@@ -361,7 +356,7 @@ class Statements:
 
     def check_growth(self, grown: TableSchema) -> None:
         """Raise if this table may not have the schema `grown`."""
-        require_growth(self.config, self.rules, self.schema, grown)
+        require_growth(self.config, self.value.rules, self.schema, grown)
 
     def move_to(self, schema: TableSchema) -> None:
         """Continue with `schema`, and cast earlier statements to it."""

@@ -251,7 +251,8 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
     table: Table, make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our handle has not looked since Hudi's statement, so that it wrote to a file group that was replaced."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self: None)  # as in a bucket, where it looks once a minute
+    # as in a bucket, where it looks once a minute
+    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
     hudi = HudiTurns(make.root)
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
@@ -265,7 +266,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
 
 def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hudi has opened one, while a write of ours opened it that had not looked."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self: None)
+    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
     hudi = HudiTurns(make.root)
     hudi.insert(rows(("h", "wed", 5)))
     table.upsert(rows(("c", "wed", 2)))

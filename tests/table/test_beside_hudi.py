@@ -43,7 +43,7 @@ class Clock(SystemEnvironment):
 @pytest.fixture(autouse=True)
 def _writes_do_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Hudi has committed is found by readers alone, as within a minute in a bucket."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self: None)
+    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
 
 
 @pytest.fixture
