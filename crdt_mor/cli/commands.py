@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import Reading, check_inputs, read_schema
 from crdt_mor.cli.history import (
     for_programs,
     handed_over_text,
@@ -21,22 +19,10 @@ from crdt_mor.cli.history import (
     writers,
     writers_text,
 )
-from crdt_mor.cli.options import (
-    A_PARTITION,
-    SETTINGS,
-    AsOf,
-    ClusterOrder,
-    Codec,
-    Compression,
-    Delimiter,
-    Encoding,
-    Key,
-    Settings,
-    Uri,
-)
+from crdt_mor.cli.options import A_PARTITION, AsOf, Uri
 from crdt_mor.cli.reads import unopened_text
 from crdt_mor.cli.settings import declared, document
-from crdt_mor.ground.late_imports import pa, pl
+from crdt_mor.ground.late_imports import pl
 from crdt_mor.model.policies import words_of_bytes, words_of_ms
 
 
@@ -46,46 +32,6 @@ class Rewrite(StrEnum):
 
 class By(StrEnum):
     partitions = "partition"
-
-
-LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
-
-
-def create(
-    uri: Uri,
-    key: Key,
-    schema: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
-    like: Annotated[str | None, typer.Option(metavar="FILE|TABLE")] = None,
-    delimiter: Delimiter = ",",
-    encoding: Encoding = "utf-8",
-    settings: Settings = SETTINGS,
-    cluster_by: Annotated[str | None, typer.Option(metavar="A,B")] = None,
-    cluster_order: ClusterOrder = ClusterOrder.linear,
-    compression: Compression = Codec.zstd,
-    exist_ok: bool = False,
-) -> None:
-    """Create an empty table with the columns of a file.
-
-    Without --ordering or --merge, the latest commit's row wins.
-
-    Example: crdt-mor create events --like events.csv --key id
-
-    Args:
-        schema: A .json with {"column": "type"}, the JSON output of schema, or a data file with the columns.
-        like: A Parquet, Arrow, CSV or JSON lines file, or a table, with the columns; - is stdin.
-        cluster_by: Compaction sorts base files by these columns, not by key.
-        cluster_order: z-order weighs up to four columns equally.
-        exist_ok: Succeed if the same table exists already.
-    """
-    columns = _columns(schema, like, Reading(delimiter=delimiter, encoding=encoding))
-    table = mor.Table.create(
-        uri, columns, key=inputs.split_names(key) or [], **settings.arguments,
-        cluster_by=inputs.split_names(cluster_by) or (), cluster_order=cluster_order.value,
-        compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
-    )  # fmt: skip
-    made = {"uri": table.uri, "version": table.version, "merge": table.config.merge}
-    what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge}, {settings.buckets} buckets"
-    render.result(made, f"created {uri}: {what}")
 
 
 def _ttl_text(ttl: str | tuple[str, timedelta] | None) -> str | None:
@@ -245,7 +191,7 @@ def files(
 def compact(
     uri: Uri,
     plan_only: bool = False,
-    log_files_min: LogFilesMin = 1,
+    log_files_min: Annotated[int, typer.Option(metavar="N", min=1)] = 1,
     logs_only: bool = False,
     rewrite: Rewrite | None = None,
 ) -> None:
@@ -255,6 +201,7 @@ def compact(
 
     Args:
         plan_only: Schedule a plan that a later run executes.
+        log_files_min: Only file groups with at least N log files.
         logs_only: Merge logs only with each other; base files stay as they are.
         rewrite: order: also rewrite base files with another order than the table's.
     """
@@ -273,19 +220,6 @@ def compact(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-
-
-def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
-    from crdt_mor.api.files import is_address
-
-    if bool(schema) == bool(like):
-        raise typer.BadParameter("pass exactly one of --schema FILE and --like FILE")
-    if like is not None and (is_address(like) or Path(like).is_dir()):
-        return inputs.opened(like).schema
-    source = Path(like) if like is not None else schema
-    assert source is not None
-    check_inputs([source])
-    return read_schema(source, how, of_rows=like is not None)
 
 
 def _compacted(done: mor.results.Compacted) -> str:

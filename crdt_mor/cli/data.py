@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
@@ -52,11 +52,6 @@ class InputFormat(StrEnum):
     json = "json"
 
 
-InputForm = Annotated[
-    InputFormat | None,
-    typer.Option("--input-format", help="The files' format; default: by their names, or by the first bytes of stdin."),
-]
-
 _SUFFIXES: Final = {
     ".parquet": InputFormat.parquet,
     ".arrow": InputFormat.arrow,
@@ -74,9 +69,13 @@ Content: TypeAlias = "Callable[[], pa.NativeFile]"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options for reading files. input_format: for files without a known ending."""
+    """Options for reading files.
 
-    input_format: InputForm = None
+    Attributes:
+        input_format: The files' format; default: by their names, or by the first bytes of stdin.
+    """
+
+    input_format: InputFormat | None = None
     delimiter: Delimiter = ","
     encoding: Encoding = "utf-8"
     rename: Rename = None

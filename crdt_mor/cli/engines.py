@@ -45,17 +45,21 @@ _DEFAULT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Into:
-    """The catalog: a command takes one of these."""
+    """The catalog: a command takes one of these.
 
-    catalog: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A catalog of pyiceberg's configuration, ~/.pyiceberg.yaml.")
-    ] = None
-    glue: Annotated[bool, typer.Option("--glue", help="AWS Glue, with the account and region of the environment.")] = (
-        False
-    )
-    iceberg_rest: Annotated[str | None, typer.Option(metavar="URL", help="A REST catalog.")] = None
-    hive: Annotated[str | None, typer.Option(metavar="URL", help="A Hive metastore: thrift://host:9083.")] = None
-    sql: Annotated[str | None, typer.Option(metavar="URL", help="A SQL catalog: postgresql+psycopg2://host/db.")] = None
+    Attributes:
+        catalog: A catalog of pyiceberg's configuration, ~/.pyiceberg.yaml.
+        glue: AWS Glue, with the account and region of the environment.
+        iceberg_rest: A REST catalog.
+        hive: A Hive metastore: thrift://host:9083.
+        sql: A SQL catalog: postgresql+psycopg2://host/db.
+    """
+
+    catalog: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    glue: bool = False
+    iceberg_rest: Annotated[str | None, typer.Option(metavar="URL")] = None
+    hive: Annotated[str | None, typer.Option(metavar="URL")] = None
+    sql: Annotated[str | None, typer.Option(metavar="URL")] = None
 
     def chosen(self) -> tuple[str, dict[str, str]]:
         """Return the catalog's name for pyiceberg, and options."""

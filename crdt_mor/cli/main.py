@@ -25,7 +25,7 @@ from crdt_mor.cli import commands, failures, inputs, near_commands, render, writ
 from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff, forget_reader, readers
 from crdt_mor.cli.completing import completed
-from crdt_mor.cli.create_from import create_from
+from crdt_mor.cli.create import create, create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.engines import mirror, register
 from crdt_mor.cli.erase import erase
@@ -205,9 +205,9 @@ def _reporting(function: Callable[..., None], group: str | None = None) -> Calla
     return command
 
 
-def _documentation(function: Callable[..., None]) -> tuple[str, dict[str, str]]:
-    """Return the help of a command, and of its parameters: the entries after `Args:`."""
-    text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+def _documentation(documented: object) -> tuple[str, dict[str, str]]:
+    """Return the help of a command, and of its parameters, or of a group's: the entries after `Args:`."""
+    text, arguments = (*re.split(r"\n\n(?:Args|Attributes):\n", inspect.getdoc(documented) or ""), "")[:2]
     entries = re.split(r"^    (\w+): ", arguments, flags=re.MULTILINE)[1:]
     return text, {name: " ".join(words.split()) for name, words in zip(entries[::2], entries[1::2], strict=True)}
 
@@ -225,10 +225,10 @@ def _options(
             own.append(parameter.replace(annotation=_option(parameter, kind, helps.get(parameter.name))))
             continue
         groups.append((parameter.name, kind))  # type: ignore[arg-type]
-        inner = get_type_hints(kind, include_extras=True)
-        own += [
-            parameter.replace(name=one.name, annotation=inner[one.name], default=one.default) for one in fields(kind)
-        ]
+        inner, helps_inside = get_type_hints(kind, include_extras=True), _documentation(kind)[1]
+        for one in fields(kind):
+            field = parameter.replace(name=one.name, default=one.default)
+            own.append(field.replace(annotation=_option(field, inner[one.name], helps_inside.get(one.name))))
     return own, groups
 
 
@@ -245,7 +245,7 @@ def _option(parameter: inspect.Parameter, kind: Any, words: str | None) -> Any:
 
 
 for _command in (
-    commands.create,
+    create,
     create_from,
     writes.append,
     writes.upsert,

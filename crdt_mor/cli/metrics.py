@@ -33,18 +33,17 @@ else:
 PATIENCE_MS: Final = 8_000
 """Prometheus waits ten seconds for a scrape."""
 
-Listen = Annotated[
-    str | None, typer.Option(metavar="[HOST]:PORT", help="Serve the text at /metrics until Ctrl-C, such as at :9464.")
-]
 
-
-def metrics(uri: Uris, listen: Listen = None) -> None:
+def metrics(uri: Uris, listen: Annotated[str | None, typer.Option(metavar="[HOST]:PORT")] = None) -> None:
     """Print or serve the state of tables for Prometheus.
 
     A folder that is no table stands for the tables below it. An unreadable table has crdt_mor_up 0. Needs
     pip install 'crdt-mor[metrics]'.
 
     Example: crdt-mor metrics events clicks --listen :9464
+
+    Args:
+        listen: Serve the text at /metrics until Ctrl-C, such as at :9464.
     """
     _require_client()
     uris = list(dict.fromkeys(uri))

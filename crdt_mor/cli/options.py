@@ -15,14 +15,6 @@ from crdt_mor.cli.rows import TABLE_ROWS, Format
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, s3://bucket/path, …", show_default=False)]
 
 
-Key = Annotated[str, typer.Option(metavar="A,B", help="Columns of the record key.", show_default=False)]
-Ordering = Annotated[str | None, typer.Option(help="The greatest value of this column wins.")]
-PartitionBy = Annotated[
-    str | None,
-    typer.Option(metavar="A,B", help="Partition columns, or functions: day(ts), bucket(id, 16), truncate(name, 3)."),
-]
-Buckets = Annotated[int, typer.Option(min=1, help="File groups per partition; fixed for ever.")]
-
 A_PARTITION: Final = "a value of the partition column, or a path (day=2026-01-31)"
 
 Wait = Annotated[str, typer.Option(metavar="TIME", help="Wait this long for earlier writes: 90s, 10m, 0s.")]
@@ -41,30 +33,6 @@ class ClusterOrder(StrEnum):
     linear = "linear"
     z_order = "z-order"
 
-
-class Codec(StrEnum):
-    """The compression of base files."""
-
-    zstd = "zstd"
-    lz4 = "lz4"
-
-
-Compression = Annotated[
-    Codec, typer.Option(help="Of base files: lz4 reads in about half the time and needs half as much space again.")
-]
-Merges = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--merge",
-        metavar="A=PAYLOAD",
-        help="views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.",
-    ),
-]
-
-Ttl = Annotated[
-    str | None,
-    typer.Option("--ttl", metavar="A[=TIME]", help="Rows expire at the time in this column, or later: created=30d."),
-]
 
 AsOf = Annotated[
     str | None,
@@ -136,13 +104,21 @@ UNNAMED: Final = Named()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a new table."""
+    """The settings of a new table.
 
-    ordering: Ordering = None
-    partition_by: PartitionBy = None
-    buckets: Buckets = 4
-    merge: Merges = None
-    ttl: Ttl = None
+    Attributes:
+        ordering: The greatest value of this column wins.
+        partition_by: Partition columns, or functions: day(ts), bucket(id, 16), truncate(name, 3).
+        buckets: File groups per partition; fixed for ever.
+        merge: views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.
+        ttl: Rows expire at the time in this column, or later: created=30d.
+    """
+
+    ordering: str | None = None
+    partition_by: Annotated[str | None, typer.Option(metavar="A,B")] = None
+    buckets: Annotated[int, typer.Option(min=1)] = 4
+    merge: Annotated[list[str] | None, typer.Option(metavar="A=PAYLOAD")] = None
+    ttl: Annotated[str | None, typer.Option(metavar="A[=TIME]")] = None
     not_null: NotNull = None
     check: Checks = None
     default: Defaults = None
