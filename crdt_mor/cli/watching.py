@@ -54,11 +54,14 @@ class Watch:
         for known in (self._failures, self._next_ms):
             for gone in known.keys() - set(found):
                 del known[gone]
-        for uri in found:
-            if self._next_ms.get(uri, 0) <= self._environment.now_ms():
-                failed = self._failures[uri] = 0 if self._is_maintained(uri) else self._failures.get(uri, 0) + 1
-                pause_ms = min(self._longest_ms, self._pause_ms << min(failed, _DOUBLED_MAX))
-                self._next_ms[uri] = self._environment.now_ms() + pause_ms
+        began_ms = self._environment.now_ms()
+        due = [uri for uri in found if self._next_ms.get(uri, 0) <= began_ms]
+        for uri in due:
+            self._failures[uri] = 0 if self._is_maintained(uri) else self._failures.get(uri, 0) + 1
+        ended_ms = self._environment.now_ms()  # for all of them, so that they are due together
+        for uri in due:
+            pause_ms = self._pause_ms << min(self._failures[uri], _DOUBLED_MAX)
+            self._next_ms[uri] = ended_ms + min(self._longest_ms, pause_ms)
 
     def _is_maintained(self, uri: str) -> bool:
         try:

@@ -274,6 +274,15 @@ def test_a_watch_looks_into_new_and_failed_tables_alone(table: Path, monkeypatch
     assert done.stdout.count(f"{table}: ") == 3, "and not when it is found to be handed over"
 
 
+def test_tables_of_a_round_are_due_together(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mor.Table.create(table.parent / "more", {"id": pl.String}, key="id")
+    time = Nights(lambda: None, ends)
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    monkeypatch.setattr(maintain._Upkeep, "table", lambda *_: SimulatedEnvironment.sleep(time, 7) is None)
+    run(table.parent, "--watch")
+    assert time.slept == [300.0, 300.0], "not once for each table"
+
+
 def test_a_watch_says_once_that_tables_may_be_left_off(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mor.Table.create(table.parent / "more", {"id": pl.String}, key="id")
     monkeypatch.setattr(listing, "FOLDERS_MAX", 2)
