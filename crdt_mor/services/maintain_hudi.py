@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from crdt_mor.events import load, sweep
 from crdt_mor.events.session import Session
@@ -24,6 +25,9 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.services.maintain_report import Upkeep
 from crdt_mor.services.rollback import claims
 from crdt_mor.store.protocol import Stat
+
+IDLE_SWEEP_EVERY_MS: Final = 3_600_000
+"""Time between two sweeps of a table without new commits: each lists the whole table and publishes a version."""
 
 
 def tell_hudi(session: Session, value: Timeline, listed: Sequence[Stat], *, dry_run: bool) -> Iterator[Upkeep]:
@@ -51,7 +55,8 @@ def sweep_dead(
     """Roll back silent writers and remove their files, unless a sweep since `before` did so."""
     since_ms, given_up = abs(now_ms - to_ms(before.swept)), len(before.rolled_back)
     dead = _dead_writers(session, before, listed, now_ms)
-    if since_ms <= sweep.SWEEP_EVERY_MS and not given_up and not dead:
+    every_ms = IDLE_SWEEP_EVERY_MS if _is_idle(before, listed) else sweep.SWEEP_EVERY_MS
+    if since_ms <= every_ms and not given_up and not dead:
         return
     last = "there was none yet" if before.swept == EPOCH else f"the last one was {words_of_age(since_ms)} ago"
     why = f"{plural(given_up + dead, 'given-up write')} may have left files" if given_up or dead else last
@@ -65,6 +70,15 @@ def sweep_dead(
     if tail.table_id is not None:  # the first load may have died after placing all files
         load.remove(session.store, tail.table_id, base_files=False)
     yield Upkeep("sweep", "done", why)
+
+
+def _is_idle(value: Timeline, listed: Sequence[Stat]) -> bool:
+    """Return True if nothing is open, and no instant ended since the last sweep. Hudi's new instants count."""
+    ends = [*(c.completed for c in value.completions), *(segment.last for segment in value.segments)]
+    ended = max(ends, default=EPOCH)
+    names = [name for stat in listed if (name := timeline_file_name(stat.path)) is not None]
+    known = all(name.requested <= ended and (name.completed or EPOCH) <= ended for name in names)
+    return ended <= value.swept and known and not value.pending and not value.plans
 
 
 def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now_ms: int) -> int:

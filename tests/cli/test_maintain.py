@@ -278,7 +278,12 @@ def test_tables_of_a_round_are_due_together(table: Path, monkeypatch: pytest.Mon
     mor.Table.create(table.parent / "more", {"id": pl.String}, key="id")
     time = Nights(lambda: None, ends)
     monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
-    monkeypatch.setattr(maintain._Upkeep, "table", lambda *_: SimulatedEnvironment.sleep(time, 7) is None)
+
+    def slow(*_: object) -> bool:
+        SimulatedEnvironment.sleep(time, 7)
+        return True
+
+    monkeypatch.setattr(maintain._Upkeep, "table", slow)
     run(table.parent, "--watch")
     assert time.slept == [300.0, 300.0], "not once for each table"
 

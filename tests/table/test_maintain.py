@@ -277,6 +277,30 @@ def test_a_sweep_is_due_when_the_last_one_is_a_while_ago(simulated: Simulated) -
     assert done(table.maintenance.maintain()) == []
 
 
+def test_a_table_without_new_commits_is_swept_once_an_hour(simulated: Simulated) -> None:
+    def services(table: Table) -> list[str]:
+        return [action.service for action in table.maintenance.maintain().actions]
+
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    write(table, 1)
+    simulated.environment.sleep(300)
+    assert services(table) == ["sweep"]
+    version = table.version
+    for _ in range(11):
+        simulated.environment.sleep(300)
+        assert services(table) == []
+    assert table.version == version
+    simulated.environment.sleep(600)
+    assert services(table) == ["sweep"]
+    write(table, 2)
+    simulated.environment.sleep(61)
+    assert services(table) == ["sweep"]
+    begun = from_ms(simulated.environment.now_ms())
+    session_of(table).store.put(f".hoodie/timeline/{begun}.deltacommit.requested", b"")
+    simulated.environment.sleep(61)
+    assert "sweep" in services(table), "Hudi began a write"
+
+
 def test_how_much_is_kept_is_a_time_and_a_number(eager: Table) -> None:
     for wrong in (7, "7d", timedelta(days=-1)):
         with pytest.raises(InvalidInputError, match="keep must be a time of 0 or more"):
