@@ -93,7 +93,7 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
     Payload columns do not count: a payload may show a value for a column never written.
     """
     payloads = {name for merge in config.merge.columns for name in merge.columns}
-    given = {*config.key.fields, *config.key.partition_fields, *META_COLUMNS, *payloads}
+    given = {*config.key.identity, *META_COLUMNS, *payloads}
     return any(
         _fails_on_null(part, names, schema)
         for part in parts

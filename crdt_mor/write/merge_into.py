@@ -261,7 +261,7 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
     Columns without a value get their default, or null, or stay absent in partial updates.
     """
     schema, config = statements.schema, statements.config
-    absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
+    absent = [name for name in config.key.identity if name not in values]
     if absent:
         raise InvalidInputError(f"give the key and partition columns of inserted rows. missing={absent}")
     start = pa.table({name: pa.nulls(pairs.height) for name in values})

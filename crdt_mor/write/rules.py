@@ -300,7 +300,7 @@ def _require_as_read(rule: Rule, merging: Merging) -> None:
 
 
 def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, merging: Merging) -> None:
-    if rule.name in (*config.key.fields, *config.key.partition_fields):
+    if rule.name in config.key.identity:
         raise InvalidInputError(f"key and partition columns cannot have a default: remove it. column={rule.name!r}")
     try:
         column = pa.repeat(_default(rule.text, schema.declared.field(rule.name)), 1)

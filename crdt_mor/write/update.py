@@ -129,7 +129,7 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
     named = {root for expression in assigned.values() for root in columns_in(expression)}
-    identity = (*config.key.fields, *config.key.partition_fields)
+    identity = config.key.identity
     needed = {*identity, *written, *named, *config.merge.decided_with(written)}
     return [name for name in schema.declared.names if name in needed]
 
@@ -161,7 +161,7 @@ def changed_rows(
         refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
     if config.merge.partial:
-        kept = {*config.key.fields, *config.key.partition_fields, *assigned, *config.merge.decided_with(given)}
+        kept = {*config.key.identity, *assigned, *config.merge.decided_with(given)}
         written = written.select([name for name in written.column_names if name in kept])
     columns = dict[str, pa.Array]()
     for member in merging.rule.members:
