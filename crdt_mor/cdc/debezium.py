@@ -30,16 +30,10 @@ _OPERATIONS: Final = frozenset("cudrtm")
 
 
 def decode_debezium(
-    events: Iterable[Any],
-    *,
-    columns: Mapping[str, pa.DataType] | None = None,
-    avro_schema: Schema | Lookup | None = None,
-    source: str | None = None,
-    position: int | None = None,
+    events: Iterable[Any], place: Place, columns: Mapping[str, pa.DataType], avro_schema: Schema | Lookup | None
 ) -> Iterator[Change]:
     """Decode envelopes. columns: types for values without a schema."""
-    envelopes = _Envelopes(columns or {}, None if avro_schema is None else AvroMessages(avro_schema))
-    place = Place(source, position)
+    envelopes = _Envelopes(columns, None if avro_schema is None else AvroMessages(avro_schema))
     changes = [
         event if isinstance(event, Change) else envelopes.change(event, *place.of(event)) for event in events_in(events)
     ]

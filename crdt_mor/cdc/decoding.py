@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from crdt_mor.cdc.avro import Lookup, Schema
 from crdt_mor.cdc.changes import Change
 from crdt_mor.cdc.debezium import decode_debezium
 from crdt_mor.cdc.dms import decode_dms
-from crdt_mor.cdc.events import events_in, parsed
+from crdt_mor.cdc.events import Place, events_in, parsed
 from crdt_mor.cdc.maxwell import decode_maxwell
 from crdt_mor.cdc.wal2json import decode_wal2json
 from crdt_mor.errors import InvalidInputError
@@ -30,18 +29,19 @@ def decode(
 ) -> Iterator[Change]:
     events = [*events_in(events)]
     found = format or ("debezium" if avro_schema is not None else _recognised(events))
-    decoders: Mapping[str | None, Callable[[Iterable[Any]], Iterator[Change]]] = {
-        None: iter,
-        "debezium": partial(
-            decode_debezium, columns=columns, avro_schema=avro_schema, source=source, position=position
-        ),
-        "maxwell": partial(decode_maxwell, columns=columns, source=source, position=position),
-        "wal2json": partial(decode_wal2json, source=source),
-        "dms": partial(decode_dms, source=source, position=position),
-    }
-    if found not in decoders:
-        raise InvalidInputError(f"format must be debezium, maxwell, wal2json or dms. format={format!r}")
-    return decoders[found](events)
+    place = Place(source, position)
+    match found:
+        case None:
+            return iter(events)
+        case "debezium":
+            return decode_debezium(events, place, columns, avro_schema)
+        case "maxwell":
+            return decode_maxwell(events, place, columns)
+        case "wal2json":
+            return decode_wal2json(events, source)
+        case "dms":
+            return decode_dms(events, place)
+    raise InvalidInputError(f"format must be debezium, maxwell, wal2json or dms. format={format!r}")
 
 
 def _recognised(events: Iterable[Any]) -> Format | None:

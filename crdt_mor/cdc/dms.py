@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from crdt_mor.cdc.changes import Change, Operation
@@ -15,22 +16,22 @@ _OPERATIONS: Final[Mapping[str | None, Operation]] = {
 _OWN: Final = "AR_H_"
 
 
-def decode_dms(events: Iterable[Any], *, source: str | None = None, position: int | None = None) -> Iterator[Change]:
+def decode_dms(events: Iterable[Any], place: Place) -> Iterator[Change]:
     """Decode rows and messages."""
-    place = Place(source, position)
     for event in events_in(events):
         yield event if isinstance(event, Change) else _change(event, *place.of(event))
 
 
 def _change(event: Event, source: str, position: int) -> Change:
     found = parsed(event.value, event.raw)
+    mark = Change("m", position, source, event=event.raw)
     if found is None:
-        return Change("m", position, source, event=event.raw)
+        return mark
     if "metadata" in found:
-        return _message(found, found["metadata"], Change("m", position, source, event=event.raw))
+        return _message(found, found["metadata"], mark)
     operation = _operation(found.get("Op"))
     row = {name: value for name, value in found.items() if name != "Op" and not name.startswith(_OWN)}
-    return _of_row(operation, row, None, Change("m", position, source, event=event.raw))
+    return _of_row(operation, row, None, mark, None)
 
 
 def _message(found: Mapping[str, Any], told: Mapping[str, Any], mark: Change) -> Change:
@@ -41,24 +42,11 @@ def _message(found: Mapping[str, Any], told: Mapping[str, Any], mark: Change) ->
 
 
 def _of_row(
-    operation: Operation,
-    row: Mapping[str, Any],
-    before: Mapping[str, Any] | None,
-    mark: Change,
-    table: str | None = None,
+    operation: Operation, row: Mapping[str, Any], before: Mapping[str, Any] | None, mark: Change, table: str | None
 ) -> Change:
     if operation == "d":
-        row, before = {}, {**row, **(before or {})}
-    return Change(
-        operation,
-        mark.position,
-        mark.source,
-        row=None if operation == "d" else row,
-        before=before,
-        whole=True,
-        table=table,
-        event=mark.event,
-    )
+        return replace(mark, operation=operation, before={**row, **(before or {})}, whole=True, table=table)
+    return replace(mark, operation=operation, row=row, before=before, whole=True, table=table)
 
 
 def _operation(name: Any) -> Operation:

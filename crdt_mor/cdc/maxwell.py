@@ -15,16 +15,9 @@ from crdt_mor.cdc.events import Event, Place, events_in, parsed
 _OPERATIONS: Final[Mapping[str, Operation]] = {"insert": "c", "bootstrap-insert": "r", "update": "u", "delete": "d"}
 
 
-def decode_maxwell(
-    events: Iterable[Any],
-    *,
-    columns: Mapping[str, pa.DataType] | None = None,
-    source: str | None = None,
-    position: int | None = None,
-) -> Iterator[Change]:
+def decode_maxwell(events: Iterable[Any], place: Place, columns: Mapping[str, pa.DataType]) -> Iterator[Change]:
     """Decode events. columns: types, to decode bytes."""
-    binary = {n for n, kind in (columns or {}).items() if types.is_binary(kind) or types.is_large_binary(kind)}
-    place = Place(source, position)
+    binary = {n for n, kind in columns.items() if types.is_binary(kind) or types.is_large_binary(kind)}
     for event in events_in(events):
         yield event if isinstance(event, Change) else _change(event, binary, *place.of(event))
 

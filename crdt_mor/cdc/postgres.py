@@ -163,11 +163,11 @@ class _Replication:
         source = self._source
         self._retried(lambda: slots.drop(self._connection, self._slot))
         with slots.created(self._dsn, self._slot) as (connection, position):
-            connection.execute(f"lock table {_quoted(source.schema, source.name)} in access share mode")
+            connection.execute(f"lock table {slots.quoted(source.schema, source.name)} in access share mode")
             columns = source.columns(connection)
             self._columns.take_over(columns)
             rows = self._table.overwrite(self._rows(connection, columns), token=(self._slot, position)).rows
-        return Replicated("snapshot", rows, 0, _text(position))
+        return Replicated("snapshot", rows, 0, slots.place_of(position))
 
     def _rows(self, connection: Any, columns: Columns) -> pa.RecordBatchReader:
         fields = [(column, self._table.schema.field(column.name)) for column in columns.values()]
@@ -180,7 +180,7 @@ class _Replication:
 
         def batches() -> Iterator[pa.RecordBatch]:
             with connection.cursor(name="crdt_mor") as cursor:
-                cursor.execute(f"select {chosen} from {_quoted(self._source.schema, self._source.name)}")
+                cursor.execute(f"select {chosen} from {slots.quoted(self._source.schema, self._source.name)}")
                 while rows := cursor.fetchmany(ROWS):
                     yield batch(rows)
 
@@ -198,7 +198,7 @@ class _Replication:
                     self._look = None
                     done = apply(self._table, self._columns.named(batch.events), format="wal2json", source=self._slot)
                     position = done.positions[self._slot]  # a later one is not in the table
-                    yield Replicated("changes", done.rows, done.deletes, _text(position))
+                    yield Replicated("changes", done.rows, done.deletes, slots.place_of(position))
                 elif self._has_followed(batch.position) and until is not None and batch.position >= until:
                     return
                 elif batch.position - position > IDLE_BYTES:
@@ -237,15 +237,7 @@ def _array(column: Column, field: pa.Field, texts: Sequence[str | None]) -> pa.A
 
 def _output(column: Column) -> str:
     """Return SQL for a value's text as in events."""
-    return f"case when {_quoted(column.name)} is not null then format('%s', {_quoted(column.name)}) end"
-
-
-def _text(position: int) -> str:
-    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
-
-
-def _quoted(*names: str) -> str:
-    return ".".join('"{}"'.format(name.replace('"', '""')) for name in names)
+    return f"case when {slots.quoted(column.name)} is not null then format('%s', {slots.quoted(column.name)}) end"
 
 
 def _opened(connection: Any, source: _Source, uri: str, options: Mapping[str, Any] | None) -> Table:

@@ -102,7 +102,7 @@ def created(dsn: str, slot: str) -> Iterator[tuple[Any, int]]:
     """Create the slot; give a connection that sees the snapshot at its position."""
     with connected(dsn) as connection:
         with connected(dsn, replication="database") as maker:
-            statement = f"CREATE_REPLICATION_SLOT {_quoted(slot)} LOGICAL wal2json EXPORT_SNAPSHOT"
+            statement = f"CREATE_REPLICATION_SLOT {quoted(slot)} LOGICAL wal2json EXPORT_SNAPSHOT"
             [(_, position, snapshot, _)] = rows_of(maker, statement)
             connection.execute("begin isolation level repeatable read, read only")
             connection.execute(f"set transaction snapshot '{snapshot}'")
@@ -184,11 +184,10 @@ class Stream:
 @contextmanager
 def streamed(dsn: str, slot: str, schema: str, table: str, position: int) -> Iterator[Stream]:
     options: Mapping[str, str] = {**_OPTIONS, "add-tables": f"{_escaped(schema)}.{_escaped(table)}"}
-    words = ", ".join(f"{_quoted(name)} {_literal(value)}" for name, value in options.items())
-    place = f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+    words = ", ".join(f"{quoted(name)} {_literal(value)}" for name, value in options.items())
     with connected(dsn, replication="database") as connection:
         libpq = connection.pgconn
-        result = libpq.exec_(f"START_REPLICATION SLOT {_quoted(slot)} LOGICAL {place} ({words})".encode())
+        result = libpq.exec_(f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {place_of(position)} ({words})".encode())
         if result.status != driver().pq.ExecStatus.COPY_BOTH:
             raise driver().errors.error_from_result(result)
         yield Stream(libpq, position)
@@ -202,5 +201,9 @@ def _literal(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
-def _quoted(name: str) -> str:
-    return '"{}"'.format(name.replace('"', '""'))
+def quoted(*names: str) -> str:
+    return ".".join('"{}"'.format(name.replace('"', '""')) for name in names)
+
+
+def place_of(position: int) -> str:
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

@@ -16,7 +16,7 @@ from crdt_mor.errors import InvalidInputError
 _OPERATIONS: Mapping[str, Operation] = {"I": "c", "U": "u", "D": "d", "T": "t"}
 
 
-def decode_wal2json(events: Iterable[Any], *, source: str | None = None) -> Iterator[Change]:
+def decode_wal2json(events: Iterable[Any], source: str | None) -> Iterator[Change]:
     """Decode events with `include-lsn` and `include-transaction`. source: the slot's name."""
     if source is None:
         raise InvalidInputError("pass the slot's name as source=: it counts the events once")

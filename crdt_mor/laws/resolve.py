@@ -33,23 +33,12 @@ GROUP: Final = "crdt_mor.payloads"
 SHIPPED: Final = {
     name: f"crdt_mor.payloads:{cls}"
     for name, cls in {
-        "last/1": "Last",
-        "latest_by/1": "LatestBy",
-        "first/1": "First",
-        "max/1": "Max",
-        "min/1": "Min",
-        "any/1": "Any",
-        "all/1": "All",
-        "counter/1": "Counter",
-        "grow_set/1": "GrowOnlySet",
-        "or_set/1": "ORSet",
-        "mv_register/1": "MVRegister",
-        "map_last/1": "MapLast",
-        "event_list/1": "EventList",
-        "distinct/1": "Distinct",
+        "last/1": "Last", "latest_by/1": "LatestBy", "first/1": "First", "max/1": "Max", "min/1": "Min", "any/1": "Any",
+        "all/1": "All", "counter/1": "Counter", "grow_set/1": "GrowOnlySet", "or_set/1": "ORSet",
+        "mv_register/1": "MVRegister", "map_last/1": "MapLast", "event_list/1": "EventList", "distinct/1": "Distinct",
         "quantiles/1": "Quantiles",
     }.items()
-}
+}  # fmt: skip
 """Entry points of this package. A copy of its folder, such as a zip file for Spark, lacks their metadata."""
 
 

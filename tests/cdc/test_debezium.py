@@ -19,6 +19,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.cdc import apply
 from crdt_mor.cdc.debezium import decode_debezium
+from crdt_mor.cdc.events import Place
 from tests.cdc.tables import rows, table_of
 
 CUSTOMERS = pa.schema([(name, pa.string()) for name in ("first_name", "last_name", "email")])
@@ -458,9 +459,9 @@ def test_avro_in_confluents_wire_format() -> None:
 def test_plain_avro_with_its_schema() -> None:
     row = {"id": 1, "price": None, "at": None, "small": 7}
     value = encoded(ENVELOPE, {"before": None, "after": row, "source": {"lsn": 5}, "op": "c"}, None)
-    (change,) = decode_debezium([value], avro_schema=ENVELOPE, source="file", position=1)
+    (change,) = decode_debezium([value], Place("file", 1), {}, ENVELOPE)
     assert (change.row, change.order) == (row, 5)
     with pytest.raises(mor.InvalidInputError, match="lacks Confluent's header"):
-        [*decode_debezium([b"\1" + value], avro_schema=lambda _: ENVELOPE, source="file", position=1)]
+        [*decode_debezium([b"\1" + value], Place("file", 1), {}, lambda _: ENVELOPE)]
     with pytest.raises(mor.InvalidInputError, match="does not fit its Avro schema"):
-        [*decode_debezium([value[:4]], avro_schema=ENVELOPE, source="file", position=1)]
+        [*decode_debezium([value[:4]], Place("file", 1), {}, ENVELOPE)]
