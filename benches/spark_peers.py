@@ -4,8 +4,8 @@
     second append    ten more rows
     write            1,000,000 rows of eight columns
     upsert           100,000 rows of a table of 5,000,000
-    count, aggregate, named columns, one row     of that table after the upserts. Delta always reads only the columns
-                     and files that a query needs; ours are told by the option `columns` and `filter`, or not at all
+    count, aggregate, one row    of that table after the upserts, by the format, by its options `columns` and `filter`,
+                     and by the function `read`
     stream batch     a micro-batch of 1,000 rows, as Spark measures it
 
 Needs pyspark of 4.0 or 4.2, as `python -m tests.spark.versions 4.2` installs it, Java 17 and Maven. In Spark 4.0 no
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+import crdt_mor as mor
 from benches.spark_engines import DRIVER_MEMORY, Delta, Ours, delta_jars, session
 from benches.suite import timing
 
@@ -84,14 +85,19 @@ def measure_writes(peers: Peers, count: int) -> None:
 
 def measure_table(peers: Peers, count: int, changed: int) -> None:
     """An upsert into a large table, and reads of it."""
+    from crdt_mor.readers.spark import read
+
     ours, delta = peers.pair()
     frame, some = (rows(peers.spark.range(0, count, *at)) for at in ((1, 8), (count // changed, 4)))
     for engine in (ours, delta):
         engine.load(frame)
     peers.time(f"upsert of {changed:,} into {count:,}", lambda: ours.upsert(some), lambda: delta.upsert(some))
 
-    def read(**options: str) -> Any:
+    def plain(**options: str) -> Any:
         return peers.spark.read.format("crdt_mor").options(**options).load(ours.path)
+
+    def native() -> Any:
+        return read(peers.spark, ours.path)
 
     def of_delta() -> Any:
         return peers.spark.read.format("delta").load(delta.path)
@@ -102,14 +108,19 @@ def measure_table(peers: Peers, count: int, changed: int) -> None:
     def one(frame: Any) -> list[Any]:
         return list(frame.where("id = '777'").collect())
 
-    assert sums(read()) == sums(of_delta())
-    assert one(read()) == one(of_delta())
-    # Spark 4.0 hands a batch without columns to nobody, and so counts a column.
-    peers.time("count", lambda: read(columns="n").count(), lambda: of_delta().count())
-    peers.time("aggregate", lambda: sums(read()), lambda: sums(of_delta()))
-    peers.time("aggregate of named columns", lambda: sums(read(columns="day,n")), lambda: sums(of_delta()))
-    peers.time("one row", lambda: one(read()), lambda: one(of_delta()))
-    peers.time("one row by the option filter", lambda: one(read(filter="id = '777'")), lambda: one(of_delta()))
+    def compare(label: str, frame: Callable[[], Any]) -> None:
+        assert (sums(frame()), one(frame())) == (sums(of_delta()), one(of_delta()))
+        peers.time(f"count, {label}", lambda: frame().count(), lambda: of_delta().count())
+        peers.time(f"aggregate, {label}", lambda: sums(frame()), lambda: sums(of_delta()))
+        peers.time(f"one row, {label}", lambda: one(frame()), lambda: one(of_delta()))
+
+    compare("format", plain)
+    peers.time("aggregate, option columns", lambda: sums(plain(columns="day,n")), lambda: sums(of_delta()))
+    peers.time("one row, option filter", lambda: one(plain(filter="id = '777'")), lambda: one(of_delta()))
+    mor.Table(ours.path).maintenance.compact()
+    compare("read after a compaction", native)
+    ours.upsert(some)
+    compare("read after an upsert", native)
 
 
 def measure_stream(peers: Peers, count: int, folder: Path) -> None:

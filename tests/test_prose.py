@@ -21,7 +21,7 @@ LIMITS = {
 """Uses per 1,000 words, a little above the highest rate of polars, pyarrow, deltalake, lance, pyspark, hypothesis,
 obstore, pydantic, httpx, fsspec and duckdb. A rate over its limit is a symptom: name things with nouns."""
 
-DOCSTRING_WORDS = 111_000
+DOCSTRING_WORDS = 111_900
 """Words of docstrings and comments together. The help of the command line stands in docstrings."""
 
 
@@ -48,7 +48,7 @@ def test_prose_of_the_pages_is_plain() -> None:
     assert over(counted(PAGES)["markdown"]) == {}
 
 
-@pytest.mark.parametrize(("name", "most"), [("README.md", 1_800), ("CHANGELOG.md", 1_050), ("docs", 65_800)])
+@pytest.mark.parametrize(("name", "most"), [("README.md", 1_800), ("CHANGELOG.md", 1_050), ("docs", 66_000)])
 def test_prose_pages_are_short(name: str, most: int) -> None:
     """Words with tables and code; docs/ without the design and the bytes of the format."""
     path = REPO / name

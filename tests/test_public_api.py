@@ -41,7 +41,8 @@ MODULES = {
     "UnsupportedFeatureError UnsupportedVersionError UpkeepWarning WriterExpiredError",
     "observing": "AdoptionEvent CommitEvent Event Observation PartEvent PlanEvent RaceLostEvent RollbackEvent "
     "StreamEvent SweepEvent UpkeepEvent WaitEvent",
-    "parts": "CompactionPlan DataFile FileGroup Jobs MergePart MergeSpread PartDone Plans Receipt UpdatePart WriteJob",
+    "parts": "CompactionPlan DataFile FileGroup Jobs MergePart MergeSpread PartDone Plans Receipt SplitScan "
+    "UpdatePart WriteJob",
     "results": "Archived Checkup Cleaned Compacted Copied CopyProgress Differences Dropped Erased Explanation Files "
     "Finding GivenUp ListedTable LoadProgress Maintained Metrics Migrated MigrationProgress MigrationStatus Mirrored "
     "OnProgress Registered Repaired Restored Savepoint StoreCheck TableList Upkeep Verification VerifyProgress",
@@ -132,6 +133,7 @@ SIGNATURES = {
     "Scan.frames": "self",
     "Scan.narrowed": "self * columns filter limit",
     "Scan.parts": "self size",
+    "Scan.split": "self",
     "Scan.to_arrow": "self",
     "Scan.to_polars": "self",
     "Scan.to_pandas": "self * dtype_backend",
@@ -155,8 +157,8 @@ MEMBERS = {
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete delete_partitions merge move overwrite requested_at scan truncate update upsert",
     "Changes": "checkpoint commits done limited parts schema since to_arrow to_pandas to_polars to_reader",
-    "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
-    "to_reader unopened version",
+    "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema split to_arrow to_pandas "
+    "to_polars to_reader unopened version",
 }
 FIELDS = {
     "TableConfig": [

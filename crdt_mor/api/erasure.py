@@ -221,7 +221,7 @@ def _remaining(session: Session, keys_of: KeysToErase, value: Timeline, began: I
 
 def _keys_to_erase(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> KeysToErase:
     config = session.config
-    needed = list(config.key.identity)
+    needed = list(dict.fromkeys([*config.key.fields, *config.key.partition_fields]))
     if where is not None:
 
         def matching(value: Timeline) -> pl.DataFrame:

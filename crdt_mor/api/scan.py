@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, part_size, selected_columns
+from crdt_mor.api.split import SplitScan, split
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.columns.tables import in_schema
 from crdt_mor.errors import InvalidInputError
@@ -124,6 +125,15 @@ class Scan(ArrowRows):
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
         parts = balanced_parts([(slice_, slice_.weight) for slice_ in self._pruning.kept], part_size(size))
         return [Scan(snapshot.with_slices(slices), self._columns, self._filter, meta) for slices in parts]
+
+    def split(self) -> SplitScan:
+        """Separate base files from the rows that logs change, for engines that read Parquet themselves.
+
+        Reads the base files' footers. Filters and limits are refused.
+        """
+        if self._filter is not None or self._limit is not None:
+            raise InvalidInputError(f"split a scan without a filter and a limit, and filter its rows. scan={self!r}")
+        return split(self._snapshot, self.schema, lambda rest: Scan(rest, self._columns, None, meta=False).parts())
 
     def explain(self) -> Explanation:
         """Explain which files, row groups and columns this scan reads or skips. Reads only footers of base files."""

@@ -11,8 +11,16 @@ from crdt_mor.cdc.events import Event, Place, events_in, parsed
 from crdt_mor.errors import InvalidInputError
 
 _OPERATIONS: Final[Mapping[str | None, Operation]] = {
-    None: "r", "": "r", "I": "c", "U": "u", "D": "d", "load": "r", "insert": "c", "update": "u", "delete": "d",
-}  # fmt: skip
+    None: "r",
+    "": "r",
+    "I": "c",
+    "U": "u",
+    "D": "d",
+    "load": "r",
+    "insert": "c",
+    "update": "u",
+    "delete": "d",
+}
 _OWN: Final = "AR_H_"
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.format.rollback import rollback_notes
 from crdt_mor.format.savepoint import notes
 from crdt_mor.hudi.records import (
     clean_extra,
@@ -152,8 +153,8 @@ COMPACT = PlannedAction(
 ROLL_BACK = MomentaryAction(
     name=ROLLBACK,
     completed=ROLLBACK,
-    extra=notes,
-    completed_extra=notes,
+    extra=rollback_notes,
+    completed_extra=rollback_notes,
     encode_completed=encode_completed_rollback,
     encode_record=encode_rollback_record,
 )

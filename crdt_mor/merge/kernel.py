@@ -21,10 +21,26 @@ from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.visible import Merged, is_late, merge, merged, passed_through, touched, versions, written
 
 __all__ = [
-    "KeyCondition", "Merged", "MergedLogs", "can_be_at_once", "in_views", "is_late", "joined", "merge", "merged",
-    "parts", "passed_through", "polars_type", "read_at_once", "resolve_at_once", "text_order", "to_arrow", "touched",
-    "versions", "written",
-]  # fmt: skip
+    "KeyCondition",
+    "Merged",
+    "MergedLogs",
+    "can_be_at_once",
+    "in_views",
+    "is_late",
+    "joined",
+    "merge",
+    "merged",
+    "parts",
+    "passed_through",
+    "polars_type",
+    "read_at_once",
+    "resolve_at_once",
+    "text_order",
+    "to_arrow",
+    "touched",
+    "versions",
+    "written",
+]
 
 
 def polars_type(arrow: pa.DataType) -> pl.DataType:

@@ -91,20 +91,30 @@ def show(
         whole: merge all rows of a slice with logs instead of listing dead positions.
     """
     one, columns, config = snapshot.with_slices([slice_]), tuple(columns), snapshot.session.config
-    key, base = key_of(slice_, config), slice_.base
-    if base is None or (whole and slice_.logs) or not _is_in_place(snapshot, base):
+    key = key_of(slice_, config)
+    found = None if whole and slice_.logs else referable(snapshot, slice_, columns, stands)
+    if found is None:
         return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
+    base, footer = found
+    if not slice_.logs:
+        return ShownSlice(key, base if base.rows else None, _NONE_DEAD, None, footer)
     with naming_damage(snapshot.session.store, slice_):
-        base, footer = _base(snapshot, base)
-        if not all(map(_reads(footer.schema.to_arrow_schema(), stands), columns)):
-            return ShownSlice(key, None, _NONE_DEAD, _merged(one, columns, None))
-        if not slice_.logs:
-            return ShownSlice(key, base if base.rows else None, _NONE_DEAD, None, footer)
         merge_columns = merging_of(config, snapshot.value.schema).columns
         touched = kernel.touched(open_slice(snapshot.session.store, slice_, config).blocks, merge_columns)
         dead = _places(snapshot, slice_, touched, merge_columns)
     rows = _merged(one, columns, pl.col(merge_columns.merge_key).is_in(touched.implode()))
     return ShownSlice(key, base if len(dead) < base.rows else None, dead, rows, footer)
+
+
+def referable(
+    snapshot: Snapshot, slice_: FileSlice, columns: Iterable[MirrorColumn], stands: Stands
+) -> tuple[DataFile, pq.FileMetaData] | None:
+    """Return the base file with its true size and row count, and its footer; None if engines cannot read its rows."""
+    if slice_.base is None or not _is_in_place(snapshot, slice_.base):
+        return None
+    with naming_damage(snapshot.session.store, slice_):
+        base, footer = _base(snapshot, slice_.base)
+    return (base, footer) if all(map(_reads(footer.schema.to_arrow_schema(), stands), columns)) else None
 
 
 def _is_in_place(snapshot: Snapshot, base: DataFile) -> bool:

@@ -174,7 +174,7 @@ class Snapshot:
     def _erased(self) -> Mapping[FileGroup, InstantTime]:
         return dict(self.value.retention.groups)
 
-    def _require_kept(self, slice_: FileSlice) -> None:
+    def require_kept(self, slice_: FileSlice) -> None:
         since = self._erased.get(slice_.group)
         if since is not None and self.cut.time < since:
             raise SnapshotExpiredError(
@@ -230,7 +230,7 @@ class Snapshot:
         lookup = None if wanted is None else self._lookup(wanted, merging.columns)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
-            self._require_kept(slice_)
+            self.require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
                 slice_ = slice_ if lookup is None else lookup.narrowed(slice_)
@@ -332,7 +332,7 @@ class Snapshot:
             if height is None:
                 others.append(slice_)
             else:
-                self._require_kept(slice_)
+                self.require_kept(slice_)
                 rows += height
         return rows + sum(frame.height for frame in replace(self, slices=Slices(others)).frames([], None))
 

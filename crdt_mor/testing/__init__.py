@@ -23,9 +23,18 @@ if TYPE_CHECKING:
     from crdt_mor.laws.strategies import strategies, written
 
 __all__ = [
-    "Contribution", "DelegatingStore", "FaultyStore", "InterruptedStore", "MergeRule", "ProcessDied",
-    "SimulatedEnvironment", "StoreSuite", "fold", "strategies", "written",
-]  # fmt: skip
+    "Contribution",
+    "DelegatingStore",
+    "FaultyStore",
+    "InterruptedStore",
+    "MergeRule",
+    "ProcessDied",
+    "SimulatedEnvironment",
+    "StoreSuite",
+    "fold",
+    "strategies",
+    "written",
+]
 
 
 def __getattr__(name: str) -> Any:

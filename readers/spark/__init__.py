@@ -20,6 +20,7 @@ from importlib import import_module as _import_module
 if _typing.TYPE_CHECKING:
     from crdt_mor.readers.spark.compacting import compact, maintain
     from crdt_mor.readers.spark.merging import merge, move
+    from crdt_mor.readers.spark.native import read
     from crdt_mor.readers.spark.source import CrdtMorSource, register
     from crdt_mor.readers.spark.sql import named_source, register_path, require_java
     from crdt_mor.readers.spark.starting import stream
@@ -41,6 +42,7 @@ _HOMES = {
     "move": "merging",
     "named_source": "sql",
     "overwrite": "writing",
+    "read": "native",
     "register": "source",
     "register_path": "sql",
     "require_java": "sql",
@@ -73,6 +75,7 @@ __all__ = [
     "move",
     "named_source",
     "overwrite",
+    "read",
     "register",
     "register_path",
     "require_java",

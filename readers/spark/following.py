@@ -2,8 +2,8 @@
 
     {"checkpoint": "completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726"}
 
-A micro-batch contains the commits between two offsets. Commits are in the order of their completion, so stragglers that
-began long ago appear later, and a batch never changes. A repeated batch therefore contains the same rows.
+A micro-batch contains the commits between two offsets, in the order of their completion. So a repeated batch contains
+the same rows.
 
 A stream without the option `changes` contains the table's columns, and only new and updated rows. It raises an error at
 the first delete: without the column `_change_type`, a deleted row looks like any other.

@@ -4,7 +4,6 @@
                                                                ├── one shuffle ── tasks merge ── the driver completes
     parts of the table, each a row of its number and its files ┘
 
-A part's task gets all frame rows that may match it, also if there are none.
 Results reach the driver through a Spark data source, because `mapInArrow` requires pandas.
 """
 

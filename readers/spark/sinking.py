@@ -2,15 +2,13 @@
 
     df.writeStream.format("crdt_mor").option("checkpointLocation", ...).start("/lake/events")
 
-The token of a batch is (query id, batch number), which a restart from the checkpoint keeps. If a batch is repeated
-after its commit landed, the token finds that commit. If an old driver still runs beside a new one, only the first
-commit counts.
+The token of a batch is (query id, batch number), which a restart from the checkpoint keeps. It finds the commit of a
+repeated batch. Of an old driver and a new one, only the first commit counts.
 
 Spark passes the query id only to tasks, and makes a new writer for the commit. So each task sends the job to it.
 
-A checkpoint belongs to one table. Spark never writes batches again that the checkpoint notes as done, whichever table
-the query writes to. So the first batch of a query in a table must be batch 0, or it is refused. `stream` also
-checks the checkpoint before it starts the query.
+A checkpoint belongs to one table: Spark skips the batches that it notes as done, whichever table the query writes to.
+So a query's first batch in a table must be batch 0. `stream` also checks the checkpoint.
 """
 
 from __future__ import annotations

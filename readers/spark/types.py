@@ -1,9 +1,8 @@
 """Convert Arrow types and batches of a table to Spark's, and back.
 
 Spark has fewer types. It reads an unsigned integer as the next wider signed one, a dictionary as its values, each kind
-of list as an array, a duration as an interval of days to seconds, and a time of day as microseconds since midnight. A
-time without a zone is a `timestamp_ntz`. A time with a zone is a `timestamp`, the same moment in every session's time
-zone.
+of list as an array, a duration as an interval, and a time of day as microseconds since midnight. A time without a zone
+is a `timestamp_ntz`, one with a zone a `timestamp`.
 
 Fields inside a column are nullable, whatever a table or frame declares: a null struct contains nulls in NOT NULL
 fields, in both systems.

@@ -8,7 +8,7 @@
     tasks     stage     whole, invisible files; a task that fails, repeats or comes late changes nothing
     driver    complete  the receipts of the attempts that Spark counted, one commit; or, if the job fails, abandon
 
-Each step of the driver may run in a separate Python process. They share only the job, which Spark pickles.
+Each step of the driver may run in a separate Python process with only the job.
 
 A file group gets one log file per commit: a single task's file unchanged, otherwise a joint file made by the driver
 (`write.job_files`). `by_file_group` shuffles all rows of a group to one task.

@@ -23,7 +23,7 @@ import sys
 from pyspark.sql import SparkSession
 from crdt_mor import Table
 from crdt_mor.readers.spark import compact, create, delete_where, history, maintain, merge, overwrite
-from crdt_mor.readers.spark import by_file_group, register, register_path, update, upsert
+from crdt_mor.readers.spark import by_file_group, read, register, register_path, update, upsert
 
 builder = SparkSession.builder.master(sys.argv[2]).config("spark.api.mode", "connect")
 spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
@@ -44,7 +44,9 @@ register_path(spark, "pages", path)
 spark.sql("CREATE TABLE pages USING pages")
 rows = spark.sql("SELECT id, n FROM pages").collect()
 assert sorted(map(tuple, rows)) == [("a", 2), ("b", 3), ("c", 3)]
-assert history(spark, path).where("kind = 'write'").count() == 6
+upsert(df.where("id = 'a'"), path)
+assert sorted(map(tuple, read(spark, path).select("id", "n").collect())) == [("a", 1), ("b", 3), ("c", 3)]
+assert history(spark, path).where("kind = 'write'").count() == 7
 Table.create(path + "-copy", table, key=["id", "day"], partition_by="day")
 stream = spark.readStream.format("crdt_mor").option("changes", "merged").load(path).drop("_change_type")
 writer = stream.writeStream.format("crdt_mor").option("checkpointLocation", path + "-checkpoint")

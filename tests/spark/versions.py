@@ -21,6 +21,7 @@ from tests.spark.sessions import ROOT
 RELEASES = ("4.0", "4.1", "4.2")
 BATCHES = (
     "test_reading.py",
+    "test_native.py",
     "test_writing.py",
     "test_sql.py",
     "test_catalog.py",
