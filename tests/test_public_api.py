@@ -116,7 +116,7 @@ SIGNATURES = {
     "read_files": "paths * schema rename delimiter encoding storage_options",
     "secret_options": "options",
     "storage_options": "uri options",
-    "Maintenance.erase": "self data * keys where columns wait",
+    "Maintenance.erase": "self data * keys where columns wait dry_run",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "
     "pending on_progress storage_options store",
     "Maintenance.cancel_migration": "self * storage_options store removed",
@@ -199,7 +199,7 @@ FIELDS = {
     "Restored": ["to", "savepoint", "commits", "instants", "files", "pending", "plans", "dry_run"],
     "Savepoint": ["name", "at", "created", "comment", "application", "host", "pid"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated", "left"],
-    "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "columns", "open_readers"],
+    "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "columns", "open_readers", "dry_run"],
 }
 BASES = {
     "ConstraintViolationError": ValueError,

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.erasure_columns import KeysToErase, erase_values, require_erasable
+from crdt_mor.api.erasure_columns import KeysToErase, erase_values, require_erasable, values_to_erase
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
@@ -40,6 +40,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.erasure import Erasure
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
+from crdt_mor.services.erasure_proof import files_of
 from crdt_mor.services.erasure_traces import Traces, all_rows, traces
 from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.log_files import BUCKET
@@ -66,7 +67,7 @@ class Erased:
         rows: number of deleted live rows.
         versions: versions of the delete commits; none if only history held the rows.
         groups: file groups without earlier history, as (partition path, file id).
-        files, bytes: of the removed files.
+        files, bytes: of the removed files; with `dry_run`, the file groups' files of now.
         retained_from: earlier views of these file groups raise `SnapshotExpiredError`.
         columns: erased columns, now null; none if whole rows were erased.
         open_readers: note about processes that ran meanwhile.
@@ -80,12 +81,19 @@ class Erased:
     retained_from: InstantTime
     columns: tuple[str, ...] = ()
     open_readers: str = field(default=OPEN_READERS, repr=False)
+    dry_run: bool = False
 
     def __str__(self) -> str:
         if not self.groups:
             what = "a value of these columns in such a row" if self.columns else "such a row"
-            return f"erased nothing: no file of the table contains {what}"
+            nothing = "there is nothing to erase" if self.dry_run else "erased nothing"
+            return f"{nothing}: no file of the table contains {what}"
         what = f"{', '.join(self.columns)} of " if self.columns else ""
+        if self.dry_run:
+            return (
+                f"would erase {what}{self.rows} rows: rewrite {len(self.groups)} file groups of {self.files} files, "
+                f"{self.bytes} bytes, and drop their history"
+            )
         return (
             f"erased {what}{self.rows} rows: removed {self.files} files, {self.bytes} bytes, and the history of "
             f"{len(self.groups)} file groups before {self.retained_from}. {self.open_readers}"
@@ -99,12 +107,14 @@ def erase(
     where: pl.Expr | str | None,
     columns: str | Sequence[str] | None,
     wait: timedelta,
+    dry_run: bool,
 ) -> Erased:
     if sum(rows is not None for rows in (data, keys, where)) != 1:
         raise InvalidInputError("pass exactly one of data (a frame), keys=[...] and where=... to erase")
     wait_ms = milliseconds("wait", wait)
     require_writable(session)
-    session.adopt()
+    if not dry_run:
+        session.adopt()
     tail = session.tail()
     require_placed_keys(session, tail)
     require_own_groups(tail)
@@ -116,6 +126,8 @@ def erase(
     if columns is not None:
         shown = require_erasable(shown_config(session.config, seen), seen.outward(schema), columns)
     keys_of = _keys_to_erase(session, data, keys, where)
+    if dry_run:
+        return _rehearsed(session, keys_of, shown, seen.stored(shown or [], schema))
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
     with steps.unfinished_by_the_store(session) as deleted:
@@ -131,6 +143,19 @@ def erase(
         removed = steps.finish(session, erasures, patience)
     named = tuple(shown or ())
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
+
+
+def _rehearsed(session: Session, keys_of: KeysToErase, shown: list[str] | None, columns: Sequence[str]) -> Erased:
+    value = session.views.sealed()  # with Hudi's commits, which erase adopts first
+    if shown is None:
+        found = _remaining(session, keys_of, value, None)
+        rows, groups = found.live, found.groups
+    else:
+        rows, groups = values_to_erase(session, value, keys_of(value), columns)
+    steps.refuse_saved(session, groups)
+    files = files_of(session, groups)
+    size = sum(file.size for file in files)
+    return Erased(rows, (), groups, len(files), size, value.clock, tuple(shown or ()), dry_run=True)
 
 
 def _erase_rows(

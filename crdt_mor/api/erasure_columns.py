@@ -122,6 +122,14 @@ def erase_values(
     return given.num_rows, committed.completion.version
 
 
+def values_to_erase(
+    session: Session, value: Timeline, rows: pl.DataFrame, columns: Sequence[str]
+) -> tuple[int, tuple[FileGroup, ...]]:
+    """Return the number of visible rows with such values, and the file groups, as `erase_values` finds them."""
+    view = replace(Snapshot.seal(session, value).with_expired(), called=STORED)
+    return _with_values(view, rows, columns).num_rows, _missing(session, value, rows, columns)
+
+
 def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatements) -> None:
     config, schema = statements.config, statements.schema
     merged = statements.merging.rule.merged

@@ -280,6 +280,7 @@ class Maintenance:
         where: pl.Expr | str | None = None,
         columns: str | Sequence[str] | None = None,
         wait: timedelta = timedelta(0),
+        dry_run: bool = False,
     ) -> Erased:
         """Remove rows from the table and its history; afterwards no file contains a byte of them.
 
@@ -294,12 +295,13 @@ class Maintenance:
             columns: only set these columns to null: `erase(keys=["ada"], columns=["email"])`. Not allowed: key,
                 partition, ordering and not-null columns, and columns of payloads with a state.
             wait: how long to wait for earlier writes, which may still add the rows or read them.
+            dry_run: only return what would be erased now.
 
         Raises:
             ErasureUnfinishedError: the wait was too short. The rows are deleted; repeat the call to continue.
             InvalidInputError: Hudi's savepoints contain the rows; nothing was deleted.
         """
-        return erase(self._session, data, keys, where, columns, wait)
+        return erase(self._session, data, keys, where, columns, wait, dry_run)
 
     def forget_reader(self, name: str) -> None:
         """Forget a reader of `changes`, so that clean keeps no history for it. End its processes first.

@@ -20,6 +20,7 @@ def erase(
     where: Annotated[str | None, typer.Option("--where", metavar="SQL")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B")] = None,
     wait: Annotated[str | None, typer.Option(metavar="10m")] = None,
+    dry_run: bool = False,
     yes: bool = False,
 ) -> None:
     """Erase rows, or values of --columns, from a table and its history. Asks first.
@@ -33,23 +34,26 @@ def erase(
         where: Rows that match, and all older rows of their keys.
         columns: Only the values of these columns: the rows stay, with nulls.
         wait: Wait this long for pending writes: 30s, 10m, 2h.
+        dry_run: Only print what would be erased.
         yes: Do not ask.
     """
     if (where is None) == (not keys):
         raise typer.BadParameter("pass exactly one of --keys and --where")
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
-    if not yes and (from_stdin or render.is_json()):
-        raise typer.BadParameter("this command cannot ask with --output json or keys from stdin: add --yes")
+    if not (yes or dry_run) and (from_stdin or render.is_json()):
+        raise typer.BadParameter(
+            "this command cannot ask with --output json or keys from stdin: add --yes or --dry-run"
+        )
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
     table = inputs.opened(uri)
     given = key_rows(keys, table) if keys else None
     rows = None if given is None else list(zip(*given.to_pydict().values(), strict=True))
     named = inputs.split_names(columns)
-    if not yes:
+    if not (yes or dry_run):
         _ask(table, where, 0 if rows is None else len(rows), named)
-    erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience)
+    erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience, dry_run=dry_run)
     render.result(erased)
 
 

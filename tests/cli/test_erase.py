@@ -67,6 +67,32 @@ def test_keys_come_from_a_file_and_what_is_gone_goes_out_as_json(people: Path, t
     assert names(people) == []
 
 
+@pytest.mark.parametrize("columns", [(), ("--columns", "name")])
+@pytest.mark.parametrize("which", [("--keys", 1), ("--where", "name = 'ada'"), ("--keys", 3)])
+def test_a_dry_run_says_what_would_go_and_changes_nothing(
+    people: Path, which: tuple[object, ...], columns: tuple[object, ...]
+) -> None:
+    mor.Table(people).upsert(pl.DataFrame({"id": [1, 2], "day": ["tue", "wed"], "name": ["ada", "eve"]}))
+    mor.Table(people).delete(where="id = 2")
+
+    def objects() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in people.rglob("*") if path.is_file()}
+
+    before = objects()
+    command = ("erase", people, *which, *columns)
+    would = json.loads(run(*command, "--dry-run", "--json").stdout)
+    told = run(*command, "--dry-run").stderr
+    assert objects() == before
+    done = json.loads(run(*command, "--yes", "--json").stdout)
+    assert [would[name] for name in ("rows", "groups", "columns")] == [
+        done[name] for name in ("rows", "groups", "columns")
+    ]
+    assert (would["files"] > 0) == bool(done["files"])
+    assert (would["versions"], would["dry_run"], done["dry_run"]) == ([], True, False)
+    what = "would erase " + "name of " * bool(columns) + "2 rows: rewrite" if would["rows"] else "nothing to erase"
+    assert what in told
+
+
 @pytest.mark.parametrize(
     "wrong", [[], ["--keys", 1, "--where", "id = 1"], ["--keys", 1, "--wait", "soon"], ["--keys", "-"],
               ["--keys", 1, "--output", "json"]]

@@ -105,7 +105,9 @@ def test_no_byte_of_the_rows_is_left_in_any_file_and_the_others_stay(
     history(world)
     assert len(world.where(*SECRETS)) > 3
     others = world.shown(filter=pl.col("id") != KEY)
+    would = world.table.maintenance.erase(**asked(how), dry_run=True)
     erased = world.table.maintenance.erase(**asked(how))
+    assert (would.rows, would.groups) == (erased.rows, erased.groups)
     assert world.where(*SECRETS) == []
     assert (erased.rows, len(erased.groups)) == (1, 1)
     assert erased.files > 3
@@ -130,9 +132,12 @@ def test_a_row_that_was_deleted_long_ago_goes_from_history(merge: str) -> None:
     world.table.delete(world.rows(KEY).select(["id", "day", "at"]))
     world.table.maintenance.compact()
     assert world.where(*SECRETS)
+    would = world.table.maintenance.erase(keys=KEY, dry_run=True)
     erased = world.table.maintenance.erase(keys=KEY)
     assert world.where(*SECRETS) == []
-    assert erased.rows == 0
+    assert erased.rows == would.rows == 0
+    assert erased.groups == would.groups
+    assert world.table.maintenance.erase(keys=KEY, dry_run=True).groups == ()
     assert world.table.maintenance.erase(keys=KEY).groups == ()
 
 
@@ -418,8 +423,9 @@ def test_savepoints_that_hold_the_rows_are_named_before_anything_is_deleted() ->
     path = f"{hudi_folder_of(world.table)}/20200101000000000_20200101000000002.savepoint"
     world.place.store.put(path, savepoint(kept))
     before = world.shown()
-    with pytest.raises(InvalidInputError, match=r"delete_savepoint.*20200101000000000_20200101000000002.savepoint"):
-        world.table.maintenance.erase(keys=KEY)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidInputError, match=r"delete_savepoint.*20200101000000000_20200101000000002.savepoint"):
+            world.table.maintenance.erase(keys=KEY, dry_run=dry_run)
     assert world.shown() == before
     assert world.table.inspect.pending().num_rows == 0
     world.place.store.delete(path)
