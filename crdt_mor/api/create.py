@@ -160,7 +160,7 @@ def warn_of_partitions(key: KeySpec) -> None:
     if beside:
         warnings.warn(
             "the key does not determine the partition, so an upsert with another partition leaves the old row. Add the "
-            "column to the key, change partition_by, or move rows with merge(...) or move(...). Ignore this if "
+            "column to the key, change partition_by, or move rows with move(...). Ignore this if "
             "the value never changes, such as the day of an event. "
             f"columns={beside} key={list(key.fields)}",
             PartitionNotInKeyWarning,

@@ -34,7 +34,7 @@ from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.migration import require_not_moving
-from crdt_mor.model.policies import milliseconds
+from crdt_mor.model.policies import milliseconds, plural
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.erasure import Erasure
@@ -91,8 +91,8 @@ class Erased:
         what = f"{', '.join(self.columns)} of " if self.columns else ""
         if self.dry_run:
             return (
-                f"would erase {what}{self.rows} rows: rewrite {len(self.groups)} file groups of {self.files} files, "
-                f"{self.bytes} bytes, and drop their history"
+                f"would erase {what}{plural(self.rows, 'row')}: rewrite {plural(len(self.groups), 'file group')} of "
+                f"{plural(self.files, 'file')}, {self.bytes} bytes, and drop their history"
             )
         return (
             f"erased {what}{self.rows} rows: removed {self.files} files, {self.bytes} bytes, and the history of "

@@ -71,7 +71,7 @@ def warn(kind: str, message: str) -> None:
 @contextmanager
 def warnings_told() -> Iterator[None]:
     def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
-        warn(category.__name__, str(message))
+        warn(category.__name__, in_options(str(message), []))
 
     def tell_of_wait(event: mor.observing.Event) -> None:
         if isinstance(event, mor.observing.WaitEvent):

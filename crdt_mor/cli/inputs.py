@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 import crdt_mor as mor
+from crdt_mor.cli.wording import in_options
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.numbers import whole_number
-from crdt_mor.model.points import MOMENTS
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
@@ -76,7 +76,7 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
     try:
         return mor.parse_point(text, checkpoint=checkpoint, name=name)
     except mor.InvalidInputError as error:
-        raise typer.BadParameter(str(error).replace(MOMENTS, f"{MOMENTS}, an age like 12h or 7d")) from error
+        raise typer.BadParameter(in_options(str(error), [])) from error
 
 
 def renames(texts: Sequence[str] | None) -> dict[str, str] | None:

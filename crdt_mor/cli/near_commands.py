@@ -14,6 +14,8 @@ COMMANDS: Final = {
     **dict.fromkeys(("select", "query"), "Use sql"),
     **dict.fromkeys(("read", "scan", "rows", "print"), "Use cat, with --where and --columns"),
     "head": "Use cat --limit",
+    "tail": "Use changes --follow for new rows",
+    **dict.fromkeys(("remove", "rm"), "Use delete for rows, or drop for a table"),
     **dict.fromkeys(("vacuum", "expire"), "Use clean"),
     **dict.fromkeys(("optimize", "compaction"), "Use compact, or maintain for all due services"),
     **dict.fromkeys(("describe", "detail", "info", "stats", "status"), "Use show, or schema for the columns"),

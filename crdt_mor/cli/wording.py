@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection
 from typing import Final
 
+from crdt_mor.model.points import MOMENTS
+
 FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 """The start of a message's values."""
 
@@ -37,6 +39,8 @@ _PHRASES: Final = (
      " with crdt-mor cat URI --format parquet > rows.parquet and crdt-mor create-from NEW rows.parquet"),
     (r"Table\.create_from(\([^)]*\))?", "crdt-mor create-from"),
     (r"Table\.create\b(\([^)]*\))?(?: (?:and|or) crdt-mor create\b)?", "crdt-mor create"),
+    (r"\blist_tables\b", "crdt-mor list"),
+    (re.escape(MOMENTS), f"{MOMENTS}, an age like 12h or 7d"),
     (r"merge=PartialUpdate\(\), or with payloads, PartialUpdate\(columns=\{\.\.\.\}\)",
      "--merge partial_update, and a --merge for each payload"),
     (r"merge=PartialUpdate\(\)", "--merge partial_update"),

@@ -62,7 +62,9 @@ def config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
 
 def _decoded(data: bytes | None, uri: str) -> TableConfig:
     if data is None:
-        raise TableNotFoundError(f"there is no table here; create it with Table.create. path={uri}")
+        raise TableNotFoundError(
+            f"there is no table here; create it with Table.create, or find tables with list_tables. path={uri}"
+        )
     return TableConfig.from_properties(decode_table(data, PROPERTIES), uri)
 
 

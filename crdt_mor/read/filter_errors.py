@@ -78,8 +78,9 @@ def not_a_filter(given: object) -> InvalidInputError:
 
 
 def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
-    quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
-    hint = f"; put text in single quotes, '{quoted[0]}'" if quoted else ""
+    sql = filter if isinstance(filter, str) else ""
+    texts = [name for name in unknown if f'"{name}"' in sql or re.search(rf"=\s*{re.escape(name)}\b", sql)]
+    hint = f"; put text in single quotes, '{texts[0]}'" if texts else ""
     hint += schema.meant(unknown)
     return InvalidInputError(
         f"the filter names unknown columns; the table has {schema.declared.names[:_SHOWN]}{hint}. "

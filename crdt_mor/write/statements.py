@@ -384,8 +384,8 @@ class Statements:
         if required:
             raise SchemaMismatchError(
                 "the rows lack columns: give every column of the table's creation, because a write replaces whole "
-                "rows. To write only some columns, create the table with merge=PartialUpdate(), or with payloads, "
-                "PartialUpdate(columns={...}). "
+                "rows. To write only some columns, use update(...), or create the table with merge=PartialUpdate(), or "
+                "with payloads, PartialUpdate(columns={...}). "
                 f"missing={required}"
             )
         nulls = {name: pa.nulls(rows.num_rows, schema.stored.field(name).type) for name in absent}

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import get_args
 
@@ -430,6 +431,21 @@ def test_files_lists_a_snapshot_of_then_and_now(table: Path) -> None:
     assert kinds() == {"base"}
     assert kinds("--as-of", version) == {"log"}
     assert "this table has no partitions" in crdt_mor("files", table, "--partition", "x", code=1).stderr
+
+
+def test_words_of_a_newcomer_are_answered(table: Path) -> None:
+    assert "put text in single quotes, 'DE'" in crdt_mor("cat", table, "--where", "note = DE", code=1).stderr
+    assert "find tables with crdt-mor list" in crdt_mor("maintain", table.parent, code=1).stderr
+    assert "an age like 12h" in crdt_mor("cat", table, "--as-of", "yesterday", code=1).stderr
+    for word, said in {"rm": "drop for a table", "tail": "Use changes --follow"}.items():
+        assert said in " ".join(crdt_mor(word, code=2).stderr.replace("│", "").split())
+
+
+def test_a_warning_is_in_words_of_the_command_line(tmp_path: Path, data: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        said = crdt_mor("create", tmp_path / "p", "--schema", data, "--key", "id", "--partition-by", "note").stderr
+    assert "or move rows with crdt-mor move URI" in said
 
 
 def test_files_are_summed_by_partition(tmp_path: Path, data: Path) -> None:

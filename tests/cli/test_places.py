@@ -46,7 +46,10 @@ def test_list_names_commands(lake: Path) -> None:
     (lake / "begun/.hoodie/.crdt_mor/loads/1").mkdir(parents=True)
     (lake / "begun/.hoodie/.crdt_mor/loads/1/0").write_text("")
     said = crdt_mor("list", lake).stderr
-    assert f"{lake}/begun: there is no table here; create it with crdt-mor create." in said
+    assert (
+        f"{lake}/begun: there is no table here; create it with crdt-mor create, or find tables with crdt-mor list."
+        in said
+    )
 
 
 def test_list_says_that_nothing_is_there(lake: Path) -> None:
