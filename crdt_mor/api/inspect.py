@@ -313,12 +313,12 @@ class Inspect:
             lag: age of the oldest.
             lost: True if unread changes are gone.
         """
-        from crdt_mor.services.checkpoints import lags
+        from crdt_mor.services.checkpoints import lags, recorded
 
         session = self._session
         rows = [
             (one.checkpoint.reader, one.checkpoint.since, one.commits, timedelta(milliseconds=one.ms), one.is_lost)
-            for one in lags(session, session.views.sealed(), session.looked_ms())
+            for one in lags(session, session.views.sealed(), session.looked_ms(), recorded(session.store))
         ]
         return _table(_READERS, rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -45,8 +45,8 @@ def checkpoint_of(stat: Stat) -> Checkpoint:
     return found
 
 
-def known(session: Session, value: Timeline) -> dict[str, Checkpoint]:
-    return newest(map(checkpoint_of, listed(session.store)), value.table_id)
+def recorded(store: Store) -> tuple[Checkpoint, ...]:
+    return tuple(map(checkpoint_of, listed(store)))
 
 
 class NamedReader:
@@ -159,8 +159,8 @@ class Lag:
     is_lost: bool
 
 
-def lags(session: Session, value: Timeline, now_ms: int) -> Iterator[Lag]:
-    for _, checkpoint in sorted(known(session, value).items()):
+def lags(session: Session, value: Timeline, now_ms: int, found: Iterable[Checkpoint]) -> Iterator[Lag]:
+    for _, checkpoint in sorted(newest(found, value.table_id).items()):
         cut = checkpoint.start
         behind = unread(session.views.completions(value, partial(_may_be_unread, cut)), cut)
         oldest_ms = min((to_ms(c.completed) for c in behind), default=now_ms)

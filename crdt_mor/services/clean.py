@@ -28,7 +28,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Segme
 from crdt_mor.planners.checkpoints import held_from
 from crdt_mor.planners.clean import Cleaning, CleanPlan, RetentionPolicy, is_commit, plan_clean, plan_cleaning
 from crdt_mor.services import service
-from crdt_mor.services.checkpoints import checkpoint_of, listed
+from crdt_mor.services.checkpoints import recorded
 from crdt_mor.services.service import Planner
 from crdt_mor.store.protocol import Stat, side_by_side
 from crdt_mor.write.refusals import require_written_format
@@ -88,15 +88,23 @@ class Cleaner:
     Args:
         groups: Later marks of single file groups.
         dry_run: Only report, for a process that may not write.
+        readers: All checkpoints, for a dry run; None lists them.
     """
 
     def __init__(
-        self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None, *, dry_run: bool = False
+        self,
+        session: Session,
+        policy: RetentionPolicy,
+        groups: GroupMarks | None = None,
+        *,
+        dry_run: bool = False,
+        readers: tuple[Checkpoint, ...] | None = None,
     ) -> None:
         self._session = session
         self._policy = policy
         self._groups = groups
         self._dry_run = dry_run
+        self._readers = readers
         self._spared = 0
         self._listed: _Listed | None = None
 
@@ -168,7 +176,9 @@ class Cleaner:
 
     def _checkpoints(self) -> tuple[Checkpoint, ...]:
         """Return those of named readers. An erasure waits for none."""
-        return () if self._groups is not None else tuple(map(checkpoint_of, listed(self._session.store)))
+        if self._groups is not None:
+            return ()
+        return recorded(self._session.store) if self._readers is None else self._readers
 
     def _mirrored(self, there: Collection[str]) -> frozenset[str]:
         """Return the files that mirrors need. An erasure removes them: its mirrors show newer files."""

@@ -31,6 +31,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.model.checkpoints import Checkpoint
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
@@ -81,6 +82,7 @@ def maintain(
     execute_parts: ExecuteParts | None = None,
     *,
     light: bool = False,
+    readers: tuple[Checkpoint, ...] | None = None,
 ) -> Maintained:
     """Run all due upkeep, or report it. The caller has just read the newest value.
 
@@ -89,9 +91,10 @@ def maintain(
 
     Args:
         light: a dry run of `LIGHT_SERVICES`, which misses file groups whose rows have all expired.
+        readers: all checkpoints of named readers, for a dry run; None lists them.
     """
     assert dry_run or not light, "only a dry run is light"
-    run = _Run(session, policies, dry_run, execute_parts=execute_parts, light=light)
+    run = _Run(session, policies, dry_run, execute_parts=execute_parts, light=light, readers=readers)
     require_not_moved(run.before.moving)
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
@@ -143,6 +146,7 @@ class _Run:
     failed: set[FileGroup] = field(default_factory=set)
     execute_parts: ExecuteParts | None = None
     light: bool = False
+    readers: tuple[Checkpoint, ...] | None = None
     hudi: Sequence[Stat] = ()
     inline: bool = False
 
@@ -316,7 +320,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     session, policy = run.session, RetentionPolicy.of(run.policies)
     if policy.keeps_everything:
         return
-    cleaner = Cleaner(session, policy, dry_run=run.dry_run)
+    cleaner = Cleaner(session, policy, dry_run=run.dry_run, readers=run.readers)
     due = cleaner.due(walks=not run.light)
     if due is None:
         return

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from crdt_mor.errors import TableMovedError
 from crdt_mor.events.session import Session
+from crdt_mor.model.checkpoints import Checkpoint
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.policies import MINUTE, SECOND, Policies
 from crdt_mor.model.slices import Slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.clean import is_commit
-from crdt_mor.services.checkpoints import lags
+from crdt_mor.services.checkpoints import lags, recorded
 from crdt_mor.services.maintain import LIGHT_SERVICES, maintain
 from crdt_mor.services.verify_notes import last_verify
 
@@ -71,13 +72,14 @@ def metrics(session: Session) -> Metrics:
     now_ms = session.looked_ms()
     verified = last_verify(session.store)
     oldest = min((p.requested for p in value.pending), default=None)
-    readers = list(lags(session, value, now_ms))
+    checkpoints = recorded(session.store)
+    readers = list(lags(session, value, now_ms, checkpoints))
     return Metrics(
         last_commit_age_seconds=_age(last_commit(session, value, slices), now_ms),
         oldest_pending_age_seconds=_age(oldest, now_ms) or 0.0,
         pending_writes=len(value.pending),
         open_plans=len(value.plans),
-        service_due=_due(session, value),
+        service_due=_due(session, value, checkpoints),
         versions_total=value.version,
         versions_per_minute=_versions_since(session, value, now_ms - RATE_MS) / (RATE_MS / MINUTE),
         **_files(slices),
@@ -113,9 +115,9 @@ def _files(slices: Slices) -> dict[str, Any]:
     }
 
 
-def _due(session: Session, value: Timeline) -> dict[str, bool]:
+def _due(session: Session, value: Timeline, readers: tuple[Checkpoint, ...]) -> dict[str, bool]:
     try:
-        actions = maintain(session, Policies.of(value.properties), dry_run=True, light=True).actions
+        actions = maintain(session, Policies.of(value.properties), dry_run=True, light=True, readers=readers).actions
     except TableMovedError:
         actions = ()
     due = {action.service for action in actions if action.state in ("due", "failed")}

@@ -18,7 +18,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
 from crdt_mor.planners.checkpoints import held_from
 from crdt_mor.readers.follow import follow
-from crdt_mor.services.checkpoints import TIDIED_MS, lags, superseded
+from crdt_mor.services.checkpoints import TIDIED_MS, lags, recorded, superseded
 from crdt_mor.store.protocol import Stat
 from tests.counting import Bucket
 from tests.inside import completions_of, session_of, store_of, tail_of
@@ -423,7 +423,7 @@ def test_a_place_ahead_of_a_value_that_was_read_before_is_not_lost(
     value = tail_of(table)
     write("b")
     table.changes(reader="billing").done()
-    (lag,) = lags(session_of(table), value, 0)
+    (lag,) = lags(session_of(table), value, 0, recorded(store_of(table)))
     assert (lag.commits, lag.is_lost) == (0, False)
 
 
