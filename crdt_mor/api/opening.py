@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.clock import Environment, SystemEnvironment
-from crdt_mor.ground.memory import memory_limit
-from crdt_mor.model.numbers import is_whole
+from crdt_mor.ground.memory import memory_limit, require_memory_limit
 from crdt_mor.model.policies import milliseconds
 
 if TYPE_CHECKING:
@@ -61,8 +60,8 @@ class Opening:
             raise InvalidInputError(
                 f'maintain must be "inline", "off", or None for the property. got={self.maintain!r}'
             )
-        if self.memory_limit is not None and not (is_whole(self.memory_limit) and self.memory_limit > 0):
-            raise InvalidInputError(f"memory_limit must be a number of bytes above 0. got={self.memory_limit!r:.80}")
+        if self.memory_limit is not None:
+            require_memory_limit("memory_limit", self.memory_limit)
         _require_environment(self.environment)
 
 

@@ -297,8 +297,10 @@ def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None
 
 
 def _row_count(limit: object) -> int | None:
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
-        return limit
+    if limit is None:
+        return None
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
+        return min(limit, 2**63 - 1)  # polars takes no more
     raise InvalidInputError(f"limit must be a number of rows, 0 or more. limit={limit!r}")
 
 

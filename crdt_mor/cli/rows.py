@@ -82,7 +82,7 @@ def _first(rows: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     with closing(rows.to_reader()) as reader:
         for batch in reader:
-            part = batch if left is None else batch.slice(0, left)
+            part = batch if left is None else batch.slice(0, min(left, batch.num_rows))
             yield part
             if left is not None:
                 left -= part.num_rows
@@ -92,7 +92,7 @@ def _first(rows: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
 
 def _print(rows: Rows, limit: int | None, key: Sequence[str]) -> bool:
     found = pa.Table.from_batches(_first(rows, None if limit is None else limit + 1), rows.schema)
-    shown = found.slice(0, limit)
+    shown = found if limit is None else found.slice(0, min(limit, found.num_rows))
     numbers = [field.name for field in rows.schema if kinds.kind_of(field.type).is_number]
     render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers, [*key, "_change_type"])
     is_whole: bool = shown.num_rows == found.num_rows

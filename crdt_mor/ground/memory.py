@@ -15,6 +15,8 @@ _LARGE_BYTES: Final = (32 << 20) - (64 << 10)
 """Just below glibc's maximum threshold on 64-bit machines (`DEFAULT_MMAP_THRESHOLD_MAX`)."""
 
 
+_MOST: Final = 2**63 - 1
+
 MEMORY_LIMIT: Final = "CRDT_MOR_MEMORY_LIMIT"
 
 
@@ -22,9 +24,15 @@ def memory_limit() -> int:
     text = os.environ.get(MEMORY_LIMIT, "")
     if not text:
         return _quarter()
-    if not (text.isdecimal() and int(text)):
-        raise InvalidInputError(f"set {MEMORY_LIMIT} to a number of bytes above 0. got={text!r:.80}")
-    return int(text)
+    number = int(text) if text.isdecimal() and len(text) < 20 else text
+    return require_memory_limit(MEMORY_LIMIT, number)
+
+
+def require_memory_limit(name: str, given: object) -> int:
+    """Return a limit of memory. name: the argument or environment variable, for the error."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= _MOST:
+        raise InvalidInputError(f"{name} must be a number of bytes from 1 to {_MOST}. got={given!r:.80}")
+    return given
 
 
 @cache

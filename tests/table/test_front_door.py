@@ -328,6 +328,7 @@ def test_a_table_is_read_whole_or_in_part(events: Table) -> None:
     assert events.to_arrow(columns=["n"], filter=pl.col("id") == "a").to_pylist() == [{"n": 1}]
     assert sorted(events.to_pandas(columns=["id"], as_of=1)["id"]) == ["a", "b", "c"] or events.version != 2
     assert events.to_polars(limit=2).height == 2
+    assert events.to_arrow(limit=2**70) == events.to_arrow()
     assert events.to_polars(columns=["n", "id"], limit=2).columns == ["n", "id"]
 
 

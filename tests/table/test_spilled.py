@@ -282,10 +282,14 @@ def test_new_columns_are_published_once() -> None:
 # --- the setting ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1 GB"])
-def test_a_limit_is_a_number_of_bytes(limit: Any) -> None:
-    with pytest.raises(InvalidInputError, match="memory_limit"):
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1 GB", "9" * 5000, 2**63])
+def test_a_limit_is_a_number_of_bytes(limit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = f"must be a number of bytes from 1 to {2**63 - 1}"
+    with pytest.raises(InvalidInputError, match=f"^memory_limit {expected}"):
         Opening(memory_limit=limit)
+    monkeypatch.setenv("CRDT_MOR_MEMORY_LIMIT", str(limit))
+    with pytest.raises(InvalidInputError, match=f"^CRDT_MOR_MEMORY_LIMIT {expected}"):
+        Table.create("t", {"id": pl.Int64}, key="id", opening=Opening(store=MemoryStore()))
 
 
 def test_the_variable_sets_the_limit(monkeypatch: pytest.MonkeyPatch, spills: list[SpillFile]) -> None:
