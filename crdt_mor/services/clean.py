@@ -108,18 +108,18 @@ class Cleaner:
         self._spared = 0
         self._listed: _Listed | None = None
 
-    def due(self, *, walks: bool = True) -> Cleaning | None:
+    def due(self, *, walks: bool = True, listed: Sequence[Stat] = ()) -> Cleaning | None:
         """Return the effect of `clean` on the newest known value; None if no clean is due.
 
         Marks move only if a commit is passed or a file can go; otherwise every call would publish an event.
 
         walks: look which files exist.
+        listed: Hudi's timeline, if it was listed since the newest known value was read.
         """
         session = self._session
         known = session.known_tail()
-        looks: list[Callable[[], Any]] = [
-            partial(session.store.list, session.publisher.projector.folder), self._checkpoints,
-        ]  # fmt: skip
+        folder = session.publisher.projector.folder
+        looks: list[Callable[[], Any]] = [lambda: listed or session.store.list(folder), self._checkpoints]
         hudi, checkpoints = side_by_side(session.store, looks)
         value = session.views.with_hudi(known, hudi)
         self._listed = _Listed(self._clock(), None, _saved_among(session, hudi), checkpoints=checkpoints)

@@ -321,7 +321,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     if policy.keeps_everything:
         return
     cleaner = Cleaner(session, policy, dry_run=run.dry_run, readers=run.readers)
-    due = cleaner.due(walks=not run.light)
+    due = cleaner.due(walks=not run.light, listed=() if run.actions else run.hudi)
     if due is None:
         return
     why = f"history is kept for {_kept(run.policies)}, and some is older"
