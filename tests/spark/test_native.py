@@ -62,6 +62,19 @@ def test_columns_and_conditions_of_a_query_reach_the_files(spark: SparkSession, 
     assert [*map(listed, uses)] == [*map(listed, wanted)]
 
 
+@pytest.mark.parametrize("where", ["x > 5", "x = 'NaN'", "x >= 'Infinity'", "f > 5", "s.x > 5", "x = 0", "x < 0"])
+def test_conditions_find_values_that_statistics_lack(spark: SparkSession, fast_path: Path, where: str) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("x", pa.float64()), ("f", pa.float32()), ("s", pa.struct([("x", pa.float64())]))]
+    )
+    table = Table.create(fast_path / "t", schema, key="id", buckets=1)
+    values = [1.0, float("nan"), 3.0, -0.0, None]
+    table.upsert(pa.Table.from_pylist([{"id": n, "x": x, "f": x, "s": {"x": x}} for n, x in enumerate(values)], schema))
+    table.maintenance.compact()
+    of_format = spark.read.format("crdt_mor").load(table.uri)
+    assert repr(listed(read(spark, table.uri).where(where))) == repr(listed(of_format.where(where)))
+
+
 def test_frames_have_every_type_that_both_readers_read_alike(spark: SparkSession, fast_path: Path) -> None:
     schema = pa.schema(
         [
