@@ -18,7 +18,17 @@ from crdt_mor.merge.at_once import MergedLogs, can_be_at_once, read_at_once, res
 from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
-from crdt_mor.merge.visible import Merged, is_late, merge, merged, passed_through, touched, versions, written
+from crdt_mor.merge.visible import (
+    Merged,
+    is_late,
+    merge,
+    merged,
+    passed_through,
+    touched,
+    touched_of_each,
+    versions,
+    written,
+)
 
 __all__ = [
     "KeyCondition",
@@ -38,6 +48,7 @@ __all__ = [
     "text_order",
     "to_arrow",
     "touched",
+    "touched_of_each",
     "versions",
     "written",
 ]

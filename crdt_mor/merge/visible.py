@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import polars as pl
@@ -42,6 +42,7 @@ from crdt_mor.merge.contributions import (
     Contributions,
     gather,
     given_names,
+    have_own_times,
     raw,
     row_groups,
     scan_ranges,
@@ -153,6 +154,21 @@ def passed_through(
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
     key = columns.merge_key
     return gather(blocks, MergeRule(), columns, key, [key]).lines[LINE_KEY].unique().alias(key)
+
+
+def touched_of_each(groups: Sequence[Sequence[DataBlock | DeleteBlock]], columns: Columns) -> list[pl.Series]:
+    """Return the keys of each group of blocks, decoded together: each call has a fixed cost."""
+    key, blocks = columns.merge_key, [*chain.from_iterable(groups)]
+    if have_own_times(blocks):  # their lines are in another order
+        return [touched(group, columns) for group in groups]
+    found = gather(blocks, MergeRule(), columns, key, [key], sized=True)
+    keys, sizes, start = found.lines[LINE_KEY].alias(key), iter(found.sizes), 0
+    result = list[pl.Series]()
+    for group in groups:
+        count = sum(islice(sizes, len(group)))
+        result.append(keys.slice(start, count).unique())
+        start += count
+    return result
 
 
 def written(

@@ -1,7 +1,7 @@
 """Remember the keys of log files, so that a lookup skips log files without its keys.
 
     first lookup       opens all log files: most tables are looked up only once
-    second lookup      decodes the keys of each log file and remembers their hashes
+    second lookup      decodes the keys of all log files, many at once, and remembers their hashes
     later lookups      compare hashes and skip most log files
 
 The merge treats each key separately, so skipping is safe. A hash collision only opens a file in vain. Hudi's log files
@@ -25,6 +25,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import is_ours
+from crdt_mor.read.together import runs
 
 LOG_BYTES_MAX: Final = 8 << 20
 """Larger log files are not remembered: their keys take longer than a lookup."""
@@ -72,18 +73,19 @@ class Lookup:
     def narrowed(self, slice_: FileSlice) -> FileSlice:
         if slice_.committed is not None or not all(is_ours(file, self.config) for file in slice_.files):
             return slice_
-        logs = tuple(log for log in slice_.logs if self._may_have_any(slice_, log))
+        keys = self._keys(slice_)
+        logs = tuple(log for log in slice_.logs if log not in keys or keys[log].may_have_any(self.sought))
         return slice_ if len(logs) == len(slice_.logs) else replace(slice_, logs=logs)
 
-    def _may_have_any(self, slice_: FileSlice, log: DataFile) -> bool:
-        return log.size > LOG_BYTES_MAX or self._keys(slice_, log).may_have_any(self.sought)
-
-    def _keys(self, slice_: FileSlice, log: DataFile) -> KeysOfLog:
+    def _keys(self, slice_: FileSlice) -> dict[DataFile, KeysOfLog]:
+        """Return the keys of the slice's small log files."""
         key = self.columns.merge_key
-        name = log, key, self.columns.schema[key]
-        known: KeysOfLog | None = self.cache.get(name)
-        if known is None:
-            found = kernel.touched(self.open_slice(replace(slice_, base=None, logs=(log,))).blocks, self.columns)
-            known = KeysOfLog(np.sort(found.hash().to_numpy()))
-            self.cache.keep(name, known)
+        names = {log: (log, key, self.columns.schema[key]) for log in slice_.logs if log.size <= LOG_BYTES_MAX}
+        known = {log: found for log, name in names.items() if (found := self.cache.get(name)) is not None}
+        unknown = [log for log in names if log not in known]
+        for logs in runs(unknown, lambda log: ((), log.size), LOG_BYTES_MAX):
+            opened = [self.open_slice(replace(slice_, base=None, logs=(log,))).blocks for log in logs]
+            for log, found in zip(logs, kernel.touched_of_each(opened, self.columns), strict=True):
+                known[log] = KeysOfLog(np.sort(found.hash().to_numpy()))
+                self.cache.keep(names[log], known[log])
         return known

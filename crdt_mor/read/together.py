@@ -84,7 +84,7 @@ class Merges:
     resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
-        for run in _runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
+        for run in runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
             if len(run) > 1:
                 yield from self._sharing_logs(run)
             else:
@@ -116,7 +116,7 @@ class Merges:
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
         return (
             Merge(partial(self._bases, some), sum(slice_.bytes for slice_, _ in some))
-            for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.keeps_rows else 0)
+            for some in runs(left, _bytes_of_base, BASE_BYTES_MAX if self.keeps_rows else 0)
         )
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.MergedLogs]]) -> list[pl.DataFrame]:
@@ -196,10 +196,10 @@ def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[
         is_resolved = item[1].resolution is not None
         return None if is_resolved else _kind(item, config), item[0].bytes
 
-    return _runs(items, kind, BYTES_MAX)
+    return runs(items, kind, BYTES_MAX)
 
 
-def _runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, int]], most: int) -> Iterator[list[T]]:
+def runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, int]], most: int) -> Iterator[list[T]]:
     """Group adjacent items of the same kind up to `most` bytes. An item of kind None is a group of its own."""
     run: list[T] = []
     size, kind = 0, None

@@ -16,15 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor import Opening, Table
+from crdt_mor import Commit, Opening, Table
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.laws.merging import merging_of
+from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
+from crdt_mor.merge.contributions import have_own_times
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read import log_keys
 from crdt_mor.read.log_keys import KeysOfLog, Lookup
+from crdt_mor.read.open_slice import open_slice
 from crdt_mor.store import MemoryStore
 from tests.stores import WatchedStore
 from tests.table.compacting import written
@@ -127,6 +130,47 @@ def test_random_histories_show_the_same_rows_to_lookups_at_every_moment(
             asked = [f"k{number:02d}" for number in chance.sample(range(44), chance.randint(1, 5))]
             want = every.filter(pl.col("id").is_in(asked)).sort("id")
             assert other.scan(filter=pl.col("id").is_in(asked), as_of=as_of).to_polars().sort("id").equals(want)
+
+
+def require_same_keys(table: Table, as_of: Commit | None = None) -> tuple[int, bool]:
+    """Compare the keys of a file group's log files, decoded together, with those of each.
+
+    Returns their number, and whether rows have other times than their block.
+    """
+    session, count, own = table._session, 0, False
+    columns = merging_of(session.config, session.known_tail().schema).columns
+    for slice_ in table.scan(as_of=as_of)._snapshot.slices:
+        each = [replace(slice_, base=None, logs=(log,)) for log in slice_.logs]
+        groups = [open_slice(session.store, one, session.config).blocks for one in each]
+        own |= any(map(have_own_times, groups))
+        for group, found in zip(groups, kernel.touched_of_each(groups, columns), strict=True):
+            assert found.sort().equals(kernel.touched(group, columns).sort())
+            count += len(found)
+    return count, own
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_keys_of_log_files_are_decoded_together(shape: str) -> None:
+    assert require_same_keys(with_logs(shape)[1]) == (LOGS, False)
+
+
+def test_keys_of_carried_rows_are_those_of_each_log_file(make: Make) -> None:
+    """A compaction beside an older pending write carries rows, which keep their own times."""
+    table = make(buckets=1, **MERGES["counter"])
+    with table.transaction() as older:
+        older.upsert(frame(("c", "x", 1, None)))
+        for key in "ab":
+            table.upsert(frame((key, "x", 2, None)))
+        table.maintenance.compact()
+        table.upsert(frame(("d", "x", 3, None)))
+    assert require_same_keys(table) == (4, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("merge", MERGES)
+def test_keys_of_random_log_files_are_decoded_together(make: Make, merge: str) -> None:
+    table = make(buckets=2, **MERGES[merge])
+    assert sum(require_same_keys(table, commit)[0] for commit in written(table, random.Random(merge)))
 
 
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.integers(0, 2**64 - 1), min_size=1))
