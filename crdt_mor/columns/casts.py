@@ -338,7 +338,7 @@ def _cast(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         data = data.cast(pa.decimal128(min(38, _DIGITS_OF_INT64 + 1 + target.scale), target.scale))
     if pt.is_decimal(data.type) and pt.is_floating(target) and data.null_count < len(data):
         raise pa.ArrowInvalid("a decimal is not exact as a float")
-    result = decimals.cast(data, target)
+    result = decimals.cast(data, target) if pt.is_decimal(data.type) else data.cast(target)
     if pt.is_integer(data.type) and pt.is_float16(target):
         exact = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
         if not pc.all(exact, skip_nulls=True, min_count=0).as_py():

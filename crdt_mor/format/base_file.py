@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -228,6 +228,7 @@ def _what_arrow_says(source: ParquetSource) -> str:
     return ""
 
 
+@lru_cache(maxsize=1024)
 def _storable(type_: pa.DataType) -> bool:
     """Return True if Hudi's readers accept pyarrow's encoding of this type."""
     if pa.types.is_list(type_):

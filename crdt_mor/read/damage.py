@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import polars as pl
 
@@ -36,40 +37,38 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
         FormatError: a file is damaged.
     """
     try:
-        with _naming_file(store, slice_):
+        try:
             yield
+        except (OSError, *POLARS_ERRORS) as error:
+            _raise_named(error, store, slice_)
     except FormatError:
         for file in slice_.files:
             forget(store, file.path)
         raise
 
 
-@contextmanager
-def _naming_file(store: Store, slice_: FileSlice) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, *POLARS_ERRORS) as error:
-        gone = gone_file(store, slice_)
-        if gone is not None:
-            raise SnapshotExpiredError.of_file(gone.path) from error
-        if is_of_system(error):
-            raise not_read(error, ", ".join(file.path for file in slice_.files)) from error
-        source, damaged = _damaged_file(store, slice_)
-        if damaged is None and isinstance(error, pl.exceptions.SchemaError):
-            base = slice_.base.path if slice_.base is not None else ""
-            raise UnsupportedFeatureError(
-                "this release cannot convert a file's column type to the table's: rewrite the file with Hudi, "
-                f"by a compaction or clustering. {error} group={slice_.group} base={base}"
-            ) from error
-        if damaged is None and isinstance(error, OSError):  # polars reads the files, Arrow does not
-            raise FormatError(
-                f"damaged Parquet: run crdt-mor verify to find the file, then restore it from a backup. {error}. "
-                f"group={slice_.group} files={[file.path for file in slice_.files]}"
-            ) from error
-        if damaged is None:
-            raise
-        refuse_encrypted(error, damaged, source)
-        raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
+def _raise_named(error: Exception, store: Store, slice_: FileSlice) -> NoReturn:
+    gone = gone_file(store, slice_)
+    if gone is not None:
+        raise SnapshotExpiredError.of_file(gone.path) from error
+    if is_of_system(error):
+        raise not_read(error, ", ".join(file.path for file in slice_.files)) from error
+    source, damaged = _damaged_file(store, slice_)
+    if damaged is None and isinstance(error, pl.exceptions.SchemaError):
+        base = slice_.base.path if slice_.base is not None else ""
+        raise UnsupportedFeatureError(
+            "this release cannot convert a file's column type to the table's: rewrite the file with Hudi, "
+            f"by a compaction or clustering. {error} group={slice_.group} base={base}"
+        ) from error
+    if damaged is None and isinstance(error, OSError):  # polars reads the files, Arrow does not
+        raise FormatError(
+            f"damaged Parquet: run crdt-mor verify to find the file, then restore it from a backup. {error}. "
+            f"group={slice_.group} files={[file.path for file in slice_.files]}"
+        ) from error
+    if damaged is None:
+        raise error
+    refuse_encrypted(error, damaged, source)
+    raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
 
 
 def gone_file(store: Store, slice_: FileSlice) -> DataFile | None:

@@ -245,7 +245,7 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig, partition: str
         rows = frame
     data = DataBlock(block.instant, rows, columns, own_times=carry, unset=config.unset_values, nulls=block.nulls)
     keyed = block_with_keys(data, partition, config) if config.virtual_keys else with_key(data, config)
-    return split_deletes(keyed, block.schema, config)
+    return split_deletes(keyed, block.schema, config) if config.delete_markers else [keyed]
 
 
 @lru_cache(maxsize=256)
