@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, TypeVar
 
 from crdt_mor.errors import (
@@ -21,7 +21,7 @@ from crdt_mor.errors import (
 from crdt_mor.events.load import put_in_place
 from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.properties import decode_table
-from crdt_mor.ground.clock import Environment
+from crdt_mor.ground.clock import Environment, Process
 from crdt_mor.ground.forks import is_own, new_session, require_own
 from crdt_mor.ground.memory import memory_limit
 from crdt_mor.ground.observing import TableReporter
@@ -152,8 +152,12 @@ class Handle:
         return pickled_payloads(column.payload for column in self.config.merge.columns)
 
     def author(self, application: str = "", info: Info = ()) -> Author:
-        process = self.environment.process()
+        process = self._process
         return Author(application or process.program, process.host, process.pid, info)
+
+    @cached_property
+    def _process(self) -> Process:
+        return self.environment.process()
 
     def remember(self, value: Timeline) -> Timeline:
         self._require_own(value)

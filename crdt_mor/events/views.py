@@ -117,7 +117,7 @@ class Views:
         if begun is None:
             begun = begun_files(handle.known_tail(), numbered(handle.store, handle.publisher.projector.folder))
             self._look = replace(self._look, begun_files=begun)
-        return bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
+        return bool(begun) and bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
 
     def look_before_end(self) -> None:
         if self._since_look_ms >= LOOK_AT_END_MS:
