@@ -16,16 +16,6 @@ from crdt_mor.ground.observing_events import (
 )
 
 __all__ = [
-    "AdoptionEvent",
-    "CommitEvent",
-    "Event",
-    "Observation",
-    "PartEvent",
-    "PlanEvent",
-    "RaceLostEvent",
-    "RollbackEvent",
-    "StreamEvent",
-    "SweepEvent",
-    "UpkeepEvent",
-    "WaitEvent",
-]
+    "AdoptionEvent", "CommitEvent", "Event", "Observation", "PartEvent", "PlanEvent", "RaceLostEvent", "RollbackEvent",
+    "StreamEvent", "SweepEvent", "UpkeepEvent", "WaitEvent",
+]  # fmt: skip

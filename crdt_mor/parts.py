@@ -13,16 +13,6 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.write.job_values import Receipt
 
 __all__ = [
-    "CompactionPlan",
-    "DataFile",
-    "FileGroup",
-    "Jobs",
-    "MergePart",
-    "MergeSpread",
-    "PartDone",
-    "Plans",
-    "Receipt",
-    "SplitScan",
-    "UpdatePart",
-    "WriteJob",
-]
+    "CompactionPlan", "DataFile", "FileGroup", "Jobs", "MergePart", "MergeSpread", "PartDone", "Plans", "Receipt",
+    "SplitScan", "UpdatePart", "WriteJob",
+]  # fmt: skip

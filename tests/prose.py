@@ -17,6 +17,9 @@ from tests.parsed import comments, nodes, parsed, text_of
 MESSAGE_WORDS = 5
 """A text of fewer words than this is a name or a label, not a message."""
 
+DIRECTIVE = re.compile(r"fmt: \w+|noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\]")
+"""What a comment tells a tool."""
+
 
 @dataclass(frozen=True)
 class Text:
@@ -60,7 +63,7 @@ def _python(path: Path) -> Iterator[Text]:
         if len(re.findall(r"[A-Za-z]{2,}", text)) >= MESSAGE_WORDS:
             yield Text("message", path, node.lineno, text)
     for line, comment in comments(text_of(path)):
-        yield Text("comment", path, line, comment.lstrip("#: "))
+        yield Text("comment", path, line, DIRECTIVE.sub("", comment).lstrip("#: "))
 
 
 def _markdown(path: Path) -> Iterator[Text]:

@@ -246,7 +246,7 @@ def _remaining(session: Session, keys_of: KeysToErase, value: Timeline, began: I
 
 def _keys_to_erase(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> KeysToErase:
     config = session.config
-    needed = list(dict.fromkeys([*config.key.fields, *config.key.partition_fields]))
+    needed = list(config.key.identity)
     if where is not None:
 
         def matching(value: Timeline) -> pl.DataFrame:

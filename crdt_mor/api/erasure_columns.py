@@ -71,7 +71,7 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     kept = {name for member in members if member.hidden is not None for name in member.columns}
     unwritable = merged if kept else frozenset[str]()
     reasons: dict[str, set[str | None]] = {
-        "it identifies rows": {*config.key.fields, *config.key.partition_fields},
+        "it identifies rows": {*config.key.identity},
         "it orders the versions of a row": {config.merge.ordering},
         "the row expires by it": {*config.merge.expiry_columns},
         "its payload keeps a state of all writes": {*kept},
@@ -139,8 +139,7 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
         return
     whole = given.select(schema.declared.names)
     anew = with_columns(whole, {name: pa.nulls(whole.num_rows, whole.schema.field(name).type) for name in columns})
-    keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
-    statements.add(RowsStatement("DELETE", given.select([*keys]), plain=True))
+    statements.add(RowsStatement("DELETE", given.select(config.key.identity), plain=True))
     statements.add(RowsStatement("UPSERT", anew, are_new=True, are_kept=True))
 
 

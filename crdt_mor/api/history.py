@@ -31,36 +31,18 @@ from crdt_mor.read.cut import saved_under
 
 MOMENT = pa.timestamp("ms", tz="UTC")
 AUTHOR = (
-    ("application", pa.string()),
-    ("host", pa.string()),
-    ("pid", pa.int64()),
-    ("message", pa.string()),
+    ("application", pa.string()), ("host", pa.string()), ("pid", pa.int64()), ("message", pa.string()),
     ("commit_info", pa.map_(pa.string(), pa.string())),
-)
+)  # fmt: skip
 """The columns of `columns_of`."""
 _WRITER = pa.struct([*AUTHOR, ("rows", pa.int64()), ("deletes", pa.int64())])
-_HISTORY = pa.schema(
-    [
-        ("ordinal", pa.int64()),
-        ("version", pa.int64()),
-        ("kind", pa.string()),
-        ("operation", pa.string()),
-        ("requested", MOMENT),
-        ("completed", MOMENT),
-        ("duration", pa.duration("ms")),
-        ("rows", pa.int64()),
-        ("deletes", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        *AUTHOR,
-        ("writers", pa.list_(_WRITER)),
-        ("covered", pa.list_(pa.string())),
-        ("overlaps", pa.list_(pa.int64())),
-        ("adopted", pa.bool_()),
-        ("requested_at", pa.string()),
-        ("completed_at", pa.string()),
-    ]
-)
+_HISTORY = pa.schema([
+    ("ordinal", pa.int64()), ("version", pa.int64()), ("kind", pa.string()), ("operation", pa.string()),
+    ("requested", MOMENT), ("completed", MOMENT), ("duration", pa.duration("ms")), ("rows", pa.int64()),
+    ("deletes", pa.int64()), ("files", pa.int64()), ("bytes", pa.int64()), *AUTHOR, ("writers", pa.list_(_WRITER)),
+    ("covered", pa.list_(pa.string())), ("overlaps", pa.list_(pa.int64())), ("adopted", pa.bool_()),
+    ("requested_at", pa.string()), ("completed_at", pa.string()),
+])  # fmt: skip
 
 _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
 

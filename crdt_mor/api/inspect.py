@@ -34,103 +34,44 @@ from crdt_mor.services.rollback import claims
 if TYPE_CHECKING:
     from crdt_mor.services.metrics import Metrics
 
-_TIMELINE = pa.schema(
-    [
-        ("requested_at", pa.string()),
-        ("completed_at", pa.string()),
-        ("state", pa.string()),
-        ("action", pa.string()),
-        ("operation", pa.string()),
-        ("rows", pa.int64()),
-        ("deletes", pa.int64()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("version", pa.int64()),
-        ("writes", pa.int64()),
-        *AUTHOR[:-1],
-        ("silent", pa.duration("ms")),
-    ]
-)
-_PENDING = pa.schema(
-    [
-        ("requested_at", pa.string()),
-        ("since", MOMENT),
-        *AUTHOR,
-        ("silent", pa.duration("ms")),
-        ("expires", MOMENT),
-        ("stuck", pa.bool_()),
-        ("partitions", pa.list_(pa.string())),
-        ("columns", pa.list_(pa.string())),
-        ("keys", pa.int64()),
-    ]
-)
-_POSTS = pa.schema(
-    [
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("state", pa.string()),
-        ("since", MOMENT),
-        ("waits", pa.duration("ms")),
-        ("bytes", pa.int64()),
-    ]
-)
-_UNPROJECTED = pa.schema(
-    [
-        ("requested_at", pa.string()),
-        ("completed_at", pa.string()),
-        ("version", pa.int64()),
-        ("since", MOMENT),
-    ]
-)
-_TOKENS = pa.schema(
-    [
-        ("application", pa.string()),
-        ("number", pa.int64()),
-        ("requested_at", pa.string()),
-        ("completed_at", pa.string()),
-        ("version", pa.int64()),
-    ]
-)
-_READERS = pa.schema(
-    [
-        ("reader", pa.string()),
-        ("checkpoint", pa.string()),
-        ("commits", pa.int64()),
-        ("lag", pa.duration("ms")),
-        ("lost", pa.bool_()),
-    ]
-)
-_FILES = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("file_id", pa.string()),
-        ("kind", pa.string()),
-        ("path", pa.string()),
-        ("instant", pa.string()),
-        ("bytes", pa.int64()),
-        ("rows", pa.int64()),
-        ("deletes", pa.int64()),
-    ]
-)
-_PARTITIONS = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("files", pa.int64()),
-        ("log_files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("rows", pa.int64()),
-        ("deletes", pa.int64()),
-    ]
-)
-_SIZES = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("base_bytes", pa.int64()),
-        ("log_bytes", pa.int64()),
-        ("bases", pa.int64()),
-        ("logs", pa.int64()),
-    ]
-)
+_TIMELINE = pa.schema([
+    ("requested_at", pa.string()), ("completed_at", pa.string()), ("state", pa.string()), ("action", pa.string()),
+    ("operation", pa.string()), ("rows", pa.int64()), ("deletes", pa.int64()), ("files", pa.int64()),
+    ("bytes", pa.int64()), ("version", pa.int64()), ("writes", pa.int64()), *AUTHOR[:-1],
+    ("silent", pa.duration("ms")),
+])  # fmt: skip
+_PENDING = pa.schema([
+    ("requested_at", pa.string()), ("since", MOMENT), *AUTHOR, ("silent", pa.duration("ms")), ("expires", MOMENT),
+    ("stuck", pa.bool_()), ("partitions", pa.list_(pa.string())), ("columns", pa.list_(pa.string())),
+    ("keys", pa.int64()),
+])  # fmt: skip
+_POSTS = pa.schema([
+    ("name", pa.string()), ("kind", pa.string()), ("state", pa.string()), ("since", MOMENT),
+    ("waits", pa.duration("ms")), ("bytes", pa.int64()),
+])  # fmt: skip
+_UNPROJECTED = pa.schema([
+    ("requested_at", pa.string()), ("completed_at", pa.string()), ("version", pa.int64()), ("since", MOMENT),
+])  # fmt: skip
+_TOKENS = pa.schema([
+    ("application", pa.string()), ("number", pa.int64()), ("requested_at", pa.string()), ("completed_at", pa.string()),
+    ("version", pa.int64()),
+])  # fmt: skip
+_READERS = pa.schema([
+    ("reader", pa.string()), ("checkpoint", pa.string()), ("commits", pa.int64()), ("lag", pa.duration("ms")),
+    ("lost", pa.bool_()),
+])  # fmt: skip
+_FILES = pa.schema([
+    ("partition", pa.string()), ("file_id", pa.string()), ("kind", pa.string()), ("path", pa.string()),
+    ("instant", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("deletes", pa.int64()),
+])  # fmt: skip
+_PARTITIONS = pa.schema([
+    ("partition", pa.string()), ("files", pa.int64()), ("log_files", pa.int64()), ("bytes", pa.int64()),
+    ("rows", pa.int64()), ("deletes", pa.int64()),
+])  # fmt: skip
+_SIZES = pa.schema([
+    ("version", pa.int64()), ("base_bytes", pa.int64()), ("log_bytes", pa.int64()), ("bases", pa.int64()),
+    ("logs", pa.int64()),
+])  # fmt: skip
 
 
 @operations

@@ -7,8 +7,4 @@ apply(table, records)
 from crdt_mor.cdc.apply import Applied, apply
 from crdt_mor.cdc.changes import Change
 
-__all__ = [
-    "Applied",
-    "Change",
-    "apply",
-]
+__all__ = ["Applied", "Change", "apply"]

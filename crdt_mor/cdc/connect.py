@@ -21,18 +21,10 @@ _DAY: Final = date(1970, 1, 1)
 _MILLI, _MICRO, _NANO = 1_000_000, 1_000, 1
 
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "double": pa.float64(),
-    "float64": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-}
+    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float": pa.float32(),
+    "float32": pa.float32(), "double": pa.float64(), "float64": pa.float64(), "boolean": pa.bool_(),
+    "string": pa.string(), "bytes": pa.binary(),
+}  # fmt: skip
 
 
 def same(value: Any) -> Any:

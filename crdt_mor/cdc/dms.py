@@ -11,16 +11,8 @@ from crdt_mor.cdc.events import Event, Place, events_in, parsed
 from crdt_mor.errors import InvalidInputError
 
 _OPERATIONS: Final[Mapping[str | None, Operation]] = {
-    None: "r",
-    "": "r",
-    "I": "c",
-    "U": "u",
-    "D": "d",
-    "load": "r",
-    "insert": "c",
-    "update": "u",
-    "delete": "d",
-}
+    None: "r", "": "r", "I": "c", "U": "u", "D": "d", "load": "r", "insert": "c", "update": "u", "delete": "d",
+}  # fmt: skip
 _OWN: Final = "AR_H_"
 
 

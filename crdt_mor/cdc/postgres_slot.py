@@ -23,11 +23,8 @@ EVENTS_MAX: Final = 10_000
 _IDLE_S: Final = 0.5
 _SESSION: Final = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1"
 _OPTIONS: Final = {
-    "format-version": "2",
-    "include-lsn": "true",
-    "include-xids": "true",
-    "include-column-positions": "true",
-}
+    "format-version": "2", "include-lsn": "true", "include-xids": "true", "include-column-positions": "true",
+}  # fmt: skip
 _DATA: Final = struct.Struct("!cQQQ")
 _KEEPALIVE: Final = struct.Struct("!cQQ?")
 _STATUS: Final = struct.Struct("!cQQQQ?")

@@ -13,19 +13,11 @@ import pyarrow as pa
 from crdt_mor.errors import InvalidInputError
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
-    "smallint": pa.int16(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "oid": pa.int64(),
-    "real": pa.float32(),
-    "double precision": pa.float64(),
-    "boolean": pa.bool_(),
-    "bytea": pa.binary(),
-    "date": pa.date32(),
-    "time without time zone": pa.time64("us"),
-    "timestamp without time zone": pa.timestamp("us"),
+    "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(), "oid": pa.int64(), "real": pa.float32(),
+    "double precision": pa.float64(), "boolean": pa.bool_(), "bytea": pa.binary(), "date": pa.date32(),
+    "time without time zone": pa.time64("us"), "timestamp without time zone": pa.timestamp("us"),
     "timestamp with time zone": pa.timestamp("us", "UTC"),
-}
+}  # fmt: skip
 _PRECISE = re.compile(r"numeric\((\d+),(-?\d+)\)$")
 _LENGTHS = re.compile(r"\(\d+\)")
 

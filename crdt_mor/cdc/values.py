@@ -71,15 +71,9 @@ def _refused(name: str, kind: pa.DataType, error: Exception) -> InvalidInputErro
 
 _NONE: Final = type(None)
 _NATIVE: Final[dict[pa.DataType, set[type]]] = {
-    pa.bool_(): {bool, _NONE},
-    pa.int8(): {int, _NONE},
-    pa.int16(): {int, _NONE},
-    pa.int32(): {int, _NONE},
-    pa.int64(): {int, _NONE},
-    pa.float64(): {float, _NONE},
-    pa.string(): {str, _NONE},
-    pa.binary(): {bytes, _NONE},
-}
+    pa.bool_(): {bool, _NONE}, pa.int8(): {int, _NONE}, pa.int16(): {int, _NONE}, pa.int32(): {int, _NONE},
+    pa.int64(): {int, _NONE}, pa.float64(): {float, _NONE}, pa.string(): {str, _NONE}, pa.binary(): {bytes, _NONE},
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

@@ -53,15 +53,10 @@ class InputFormat(StrEnum):
 
 
 _SUFFIXES: Final = {
-    ".parquet": InputFormat.parquet,
-    ".arrow": InputFormat.arrow,
-    ".feather": InputFormat.arrow,
-    ".ipc": InputFormat.arrow,
-    ".csv": InputFormat.csv,
-    ".json": InputFormat.json,
-    ".jsonl": InputFormat.jsonl,
+    ".parquet": InputFormat.parquet, ".arrow": InputFormat.arrow, ".feather": InputFormat.arrow,
+    ".ipc": InputFormat.arrow, ".csv": InputFormat.csv, ".json": InputFormat.json, ".jsonl": InputFormat.jsonl,
     ".ndjson": InputFormat.jsonl,
-}
+}  # fmt: skip
 
 Content: TypeAlias = "Callable[[], pa.NativeFile]"
 """Opens the input from its beginning, repeatedly."""

@@ -21,9 +21,10 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
-from crdt_mor.cli import commands, failures, inputs, near_commands, render, writes
+from crdt_mor.cli import failures, inputs, near_commands, render
 from crdt_mor.cli.cdc import kafka, postgres
 from crdt_mor.cli.changes import changes, diff, forget_reader, readers
+from crdt_mor.cli.commands import compact, files, schema, show, timeline
 from crdt_mor.cli.completing import completed
 from crdt_mor.cli.create import create, create_from
 from crdt_mor.cli.demo.command import demo
@@ -45,7 +46,7 @@ from crdt_mor.cli.ui.command import ui
 from crdt_mor.cli.upkeep import archive, clean, drop_metadata_table, handover, rollback, takeback
 from crdt_mor.cli.verify import repair, verify
 from crdt_mor.cli.why import why
-from crdt_mor.cli.writes import delete_partitions, move, overwrite, truncate
+from crdt_mor.cli.writes import append, delete, delete_partitions, move, overwrite, truncate, update, upsert
 
 Payloads = Annotated[
     list[str] | None,
@@ -244,64 +245,17 @@ def _option(parameter: inspect.Parameter, kind: Any, words: str | None) -> Any:
     return Annotated[kind, option]
 
 
-for _command in (
-    create,
-    create_from,
-    writes.append,
-    writes.upsert,
-    writes.update,
-    writes.delete,
-    move,
-    overwrite,
-    delete_partitions,
-    truncate,
-    cat,
-    sql,
-    count,
-    changes,
-    readers,
-    forget_reader,
-    diff,
-    why,
-    ui,
-    list_,
-    commands.show,
-    commands.schema,
-    add_columns,
-    alter,
-    history,
-    commands.timeline,
-    commands.files,
-    commands.compact,
-    properties,
-    rules,
-    clean,
-    archive,
-    drop_metadata_table,
-    maintain,
-    metrics,
-    rollback,
-    savepoint,
-    savepoints,
-    drop_savepoint,
-    restore,
-    erase,
-    handover,
-    takeback,
-    copy,
-    mirror,
-    register,
-    migrate,
-    cancel_migration,
-    drop,
-    laws,
-    simulate,
-    verify,
-    repair,
-    check_store,
-    doctor,
-    demo,
-):
+_COMMANDS: Final = (
+    create, create_from,
+    append, upsert, update, delete, move, overwrite, delete_partitions, truncate,
+    cat, sql, count, changes, readers, forget_reader, diff, why, ui,
+    list_, show, schema, add_columns, alter, history, timeline, files,
+    compact, properties, rules, clean, archive, drop_metadata_table, maintain, metrics, rollback,
+    savepoint, savepoints, drop_savepoint, restore, erase,
+    handover, takeback, copy, mirror, register, migrate, cancel_migration, drop,
+    laws, simulate, verify, repair, check_store, doctor, demo,
+)  # fmt: skip
+for _command in _COMMANDS:
     app.command(cls=Command)(_reporting(_command))
 
 cdc = typer.Typer(cls=Commands, no_args_is_help=True, help="Apply change feeds of databases to tables.")

@@ -168,7 +168,7 @@ def say(commit: mor.Commit | None, files: int = 1) -> None:
         render.document(asdict(commit))
         return
     counts = {"written": commit.rows, "deleted": commit.deletes}
-    done = ", ".join(f"{count:,} {_rows(count)} {what}" for what, count in counts.items() if count) or "no rows"
+    done = ", ".join(f"{plural(count, 'row', ',')} {what}" for what, count in counts.items() if count) or "no rows"
     if commit.covered is not None:
         done += f", in place of all rows of {_covered(commit.covered)}"
     if commit.repeated:
@@ -182,10 +182,6 @@ def _covered(partitions: tuple[str, ...]) -> str:
     if partitions == ("*",):
         return "the table"
     return f"the partitions {', '.join(partitions)}" if len(partitions) <= 3 else f"{len(partitions):,} partitions"
-
-
-def _rows(count: int) -> str:
-    return "row" if count == 1 else "rows"
 
 
 def _keys(texts: list[str], table: mor.Table) -> pa.Table:

@@ -103,7 +103,7 @@ def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
 def _with_notes(tail: Timeline, value: Timeline) -> Steps[tuple[Timeline, list[Timeline]]]:
     """Return notes and their tail; it may be newer, as other copies remove earlier notes."""
     while True:
-        moments = yield from notes()
+        moments = [moment for moment in (yield from notes()) if moment.table_id == value.table_id]
         if tail.table_id == value.table_id and any(differs_only_in_clocks(tail, moment) for moment in moments):
             return tail, moments
         newest = yield from tail_of_copy(tail)

@@ -27,16 +27,10 @@ VERSION_FILE: Final = "_version_"
 _MANIFEST: Final = "manifest_"
 _ROW_VERSION: Final = 1
 _COLUMNS: Final = ("instantTime", "completionTime", "action", "metadata", "plan", "version")
-_SCHEMA: Final = pa.schema(
-    [
-        ("instantTime", pa.string()),
-        ("completionTime", pa.string()),
-        ("action", pa.string()),
-        ("metadata", pa.binary()),
-        ("plan", pa.binary()),
-        pa.field("version", pa.int32(), nullable=False),
-    ]
-)
+_SCHEMA: Final = pa.schema([
+    ("instantTime", pa.string()), ("completionTime", pa.string()), ("action", pa.string()), ("metadata", pa.binary()),
+    ("plan", pa.binary()), pa.field("version", pa.int32(), nullable=False),
+])  # fmt: skip
 _COMPLETED_AS: Final = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 
 

@@ -9,7 +9,6 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -60,8 +59,3 @@ def encode_rollback(rollback: Rollback) -> bytes:
 
 def _instant(rollback: Rollback) -> Datum:
     return {"commitTime": rollback.undone, "action": rollback.action}
-
-
-def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
-    """Return the header of either file, with crdt_mor's key if it wrote the file."""
-    return avro_record.notes_of(data, path)

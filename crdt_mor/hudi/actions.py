@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.format.rollback import rollback_notes
 from crdt_mor.format.savepoint import notes
 from crdt_mor.hudi.records import (
     clean_extra,
@@ -153,8 +152,8 @@ COMPACT = PlannedAction(
 ROLL_BACK = MomentaryAction(
     name=ROLLBACK,
     completed=ROLLBACK,
-    extra=rollback_notes,
-    completed_extra=rollback_notes,
+    extra=notes,
+    completed_extra=notes,
     encode_completed=encode_completed_rollback,
     encode_record=encode_rollback_record,
 )

@@ -33,16 +33,11 @@ _PART_MAX: Final = 4000
 """Characters of a parameter in Hive's database."""
 
 _LEAVES: Final = {
-    pa.bool_(): ("boolean", "boolean"),
-    pa.int32(): ("int", "integer"),
-    pa.int64(): ("bigint", "long"),
-    pa.float32(): ("float", "float"),
-    pa.float64(): ("double", "double"),
-    pa.string(): ("string", "string"),
-    pa.binary(): ("binary", "binary"),
-    pa.date32(): ("date", "date"),
+    pa.bool_(): ("boolean", "boolean"), pa.int32(): ("int", "integer"), pa.int64(): ("bigint", "long"),
+    pa.float32(): ("float", "float"), pa.float64(): ("double", "double"), pa.string(): ("string", "string"),
+    pa.binary(): ("binary", "binary"), pa.date32(): ("date", "date"),
     pa.timestamp("us", "UTC"): ("bigint", "timestamp"),
-}
+}  # fmt: skip
 """Types of Hive and Spark. Hive 3 reads times of Parquet files as integers, so Hudi declares integers."""
 
 Columns = tuple[tuple[str, str], ...]

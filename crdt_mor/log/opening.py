@@ -17,7 +17,7 @@ from typing import Any
 
 from crdt_mor.errors import FormatError, TableNotFoundError
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, segment_path, version_path
+from crdt_mor.log.paths import BACKUP, COPIED, OWN_FOLDER, POSTS, PROPERTIES, is_version, segment_path, version_path
 from crdt_mor.log.segments import holding, unread
 from crdt_mor.log.tail import versions_in
 from crdt_mor.model.numbers import whole_number
@@ -86,8 +86,12 @@ def properties_in(store: Store) -> bytes | None:
 
 
 def has_lost_properties(store: Store) -> bool:
-    """Return True if the properties are missing beside a timeline. They are put first, so they are checked last."""
-    return bool(versions_in(store)) and properties_in(store) is None
+    """Return True if the properties are missing beside a timeline, or beside a copy's note.
+
+    A table's properties are put first, so they are checked last.
+    """
+    paths = (stat.path for stat in store.walk(OWN_FOLDER))
+    return any(is_version(path) or path.startswith(f"{COPIED}/") for path in paths) and properties_in(store) is None
 
 
 def properties_beside_timeline(store: Store, properties: bytes | None, uri: str) -> bytes | None:

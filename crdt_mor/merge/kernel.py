@@ -31,27 +31,10 @@ from crdt_mor.merge.visible import (
 )
 
 __all__ = [
-    "KeyCondition",
-    "Merged",
-    "MergedLogs",
-    "can_be_at_once",
-    "in_views",
-    "is_late",
-    "joined",
-    "merge",
-    "merged",
-    "parts",
-    "passed_through",
-    "polars_type",
-    "read_at_once",
-    "resolve_at_once",
-    "text_order",
-    "to_arrow",
-    "touched",
-    "touched_of_each",
-    "versions",
-    "written",
-]
+    "KeyCondition", "Merged", "MergedLogs", "can_be_at_once", "in_views", "is_late", "joined", "merge", "merged",
+    "parts", "passed_through", "polars_type", "read_at_once", "resolve_at_once", "text_order", "to_arrow", "touched",
+    "touched_of_each", "versions", "written",
+]  # fmt: skip
 
 
 def polars_type(arrow: pa.DataType) -> pl.DataType:

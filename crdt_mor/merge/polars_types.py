@@ -16,6 +16,7 @@ import pyarrow as pa
 from crdt_mor.columns import decimals
 from crdt_mor.columns.casts import to_declared
 from crdt_mor.columns.kinds import kind_of
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import with_leaves
 
 
@@ -34,6 +35,12 @@ def selected(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
     return polars_frame(pa.Table.from_batches([], schema)).schema
+
+
+@lru_cache(maxsize=256)
+def polars_columns(schema: TableSchema) -> pl.Schema:
+    """Return the declared columns with polars types."""
+    return polars_schema(schema.declared)
 
 
 @lru_cache(maxsize=1024)

@@ -199,76 +199,33 @@ def _is_action(line: object) -> bool:
 # --- checkpoints --------------------------------------------------------------------------------------------------
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
-_VECTOR: Final = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
-_FILE: Final = [
-    ("path", pa.string()),
-    ("partitionValues", _TEXTS),
-    ("size", pa.int64()),
-]
-_CHECKPOINTED: Final = pa.schema(
-    [
-        ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
-        (
-            "add",
-            pa.struct(
-                [
-                    *_FILE,
-                    ("modificationTime", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("stats", pa.string()),
-                    ("tags", _TEXTS),
-                    ("deletionVector", _VECTOR),
-                ]
-            ),
-        ),
-        (
-            "remove",
-            pa.struct(
-                [
-                    *_FILE,
-                    ("deletionTimestamp", pa.int64()),
-                    ("dataChange", pa.bool_()),
-                    ("extendedFileMetadata", pa.bool_()),
-                    ("deletionVector", _VECTOR),
-                ]
-            ),
-        ),
-        (
-            "metaData",
-            pa.struct(
-                [
-                    ("id", pa.string()),
-                    ("name", pa.string()),
-                    ("description", pa.string()),
-                    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
-                    ("schemaString", pa.string()),
-                    ("partitionColumns", pa.list_(pa.string())),
-                    ("configuration", _TEXTS),
-                    ("createdTime", pa.int64()),
-                ]
-            ),
-        ),
-        (
-            "protocol",
-            pa.struct(
-                [
-                    ("minReaderVersion", pa.int32()),
-                    ("minWriterVersion", pa.int32()),
-                    ("readerFeatures", pa.list_(pa.string())),
-                    ("writerFeatures", pa.list_(pa.string())),
-                ]
-            ),
-        ),
-    ]
-)
+_VECTOR: Final = pa.struct([
+    ("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("sizeInBytes", pa.int32()),
+    ("cardinality", pa.int64()),
+])  # fmt: skip
+_FILE: Final = [("path", pa.string()), ("partitionValues", _TEXTS), ("size", pa.int64())]
+_ADD: Final = [
+    *_FILE, ("modificationTime", pa.int64()), ("dataChange", pa.bool_()), ("stats", pa.string()), ("tags", _TEXTS),
+    ("deletionVector", _VECTOR),
+]  # fmt: skip
+_REMOVE: Final = [
+    *_FILE, ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_()), ("extendedFileMetadata", pa.bool_()),
+    ("deletionVector", _VECTOR),
+]  # fmt: skip
+_METADATA: Final = [
+    ("id", pa.string()), ("name", pa.string()), ("description", pa.string()),
+    ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])), ("schemaString", pa.string()),
+    ("partitionColumns", pa.list_(pa.string())), ("configuration", _TEXTS), ("createdTime", pa.int64()),
+]  # fmt: skip
+_PROTOCOL: Final = [
+    ("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32()), ("readerFeatures", pa.list_(pa.string())),
+    ("writerFeatures", pa.list_(pa.string())),
+]  # fmt: skip
+_TRANSACTION: Final = [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
+_CHECKPOINTED: Final = pa.schema([
+    ("txn", pa.struct(_TRANSACTION)), ("add", pa.struct(_ADD)), ("remove", pa.struct(_REMOVE)),
+    ("metaData", pa.struct(_METADATA)), ("protocol", pa.struct(_PROTOCOL)),
+])  # fmt: skip
 
 
 def checkpoint(state: LogState) -> tuple[bytes, int]:

@@ -33,16 +33,9 @@ _NEVER: Final = "interval 36500 days"
 """Engines that ignore the writer feature would otherwise vacuum files of the table after a week."""
 
 _LEAVES: Final = {
-    pa.bool_(): "boolean",
-    pa.int32(): "integer",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-    pa.timestamp("us", "UTC"): "timestamp",
-}
+    pa.bool_(): "boolean", pa.int32(): "integer", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double",
+    pa.string(): "string", pa.binary(): "binary", pa.date32(): "date", pa.timestamp("us", "UTC"): "timestamp",
+}  # fmt: skip
 
 
 def stands(stored: pa.DataType, in_file: pa.DataType) -> bool:

@@ -29,17 +29,10 @@ HIGHEST_ID: Final = OWN_IDS + 999_999
 `_hoodie_commit_time`."""
 
 _PLAIN: Final[Mapping[pa.DataType, str]] = {
-    pa.bool_(): "boolean",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-    pa.time64("us"): "time",
+    pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double",
+    pa.string(): "string", pa.binary(): "binary", pa.date32(): "date", pa.time64("us"): "time",
     pa.timestamp("us"): "timestamp",
-}
+}  # fmt: skip
 
 _WIDER: Final = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 """Types in older files and types now that Iceberg's readers convert, besides decimals with more digits."""

@@ -69,7 +69,7 @@ def _check_markers(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
         if name not in schema:
             known = schema.declared.names
             raise InvalidInputError(f"a column in unavailable does not exist. column={name!r} columns={known}")
-        if name in (*key.fields, *key.partition_fields, merge.ordering):
+        if name in (*key.identity, merge.ordering):
             raise InvalidInputError(f"key, partition and ordering columns cannot be unavailable. column={name!r}")
         kind = schema.stored.field(name).type
         if marker_in(kind, marker) is None:
@@ -103,7 +103,7 @@ def _check_expiry(expiry: Expiry | None, schema: TableSchema) -> None:
 
 
 def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
-    identity = {*key.fields, *key.partition_fields}
+    identity = key.identity
     for member in merge.columns:
         if member.called:
             raise InvalidInputError(

@@ -76,6 +76,11 @@ class KeySpec:
         return sources(self.partition_by)
 
     @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that identify a row, each once: the key's, then the others that determine its partition."""
+        return tuple(dict.fromkeys((*self.fields, *self.partition_fields)))
+
+    @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         """The stored column of each level: Hudi's partition fields."""
         return tuple(one if isinstance(one, str) else one.column for one in self.partition_by)

@@ -12,7 +12,7 @@ from polars.datatypes import DataTypeClass
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.expressions import columns_in, once_per_text
@@ -64,7 +64,7 @@ def _assigned(value: object, name: str, schema: TableSchema) -> pl.Expr:
 
 @lru_cache(maxsize=256)
 def _inputs(schema: TableSchema) -> Inputs:
-    return Inputs.of_types(polars_schema(schema.declared))
+    return Inputs.of_types(polars_columns(schema))
 
 
 def new_value(

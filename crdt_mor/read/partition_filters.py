@@ -22,7 +22,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.ground.late_imports import pc
 from crdt_mor.merge.blocks import PARTITION_PATH
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.partition_functions import PartitionFunction
 from crdt_mor.model.partition_values import function_values, keeps_order
@@ -104,7 +104,7 @@ def _made(values: pl.Series, function: PartitionFunction, schema: TableSchema, s
     step: added to whole numbers, times and dates in their units.
     """
     column = schema.select([function.source])
-    kind = polars_schema(column.declared)[function.source]
+    kind = polars_columns(schema)[function.source]
     given = values.dtype
     alike = given == kind or (given.is_integer() and kind.is_integer()) or given == pl.Null
     if not (alike or (isinstance(kind, pl.Datetime) and (given == pl.Date or _is_moment(given, kind)))):

@@ -25,7 +25,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import texts
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import RECORD_KEY
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
@@ -185,7 +185,7 @@ def _intersection(left: Pins, right: Pins) -> Pins:
 def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
     """Return the compared values if equality is exact for the type, else {}."""
     name, values = compared.column, compared.values
-    kind = pl.String() if name == RECORD_KEY else polars_schema(schema.select([name]).declared).get(name)
+    kind = pl.String() if name == RECORD_KEY else polars_columns(schema).get(name)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS
     return {name: frozenset(values.drop_nulls())} if texts or numbers or values.dtype == pl.Null else {}

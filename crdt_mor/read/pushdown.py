@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns, polars_schema
 from crdt_mor.read.expressions import Comparison, bounds, comparison, flat, joined
 
 _NESTED_MAX = 50
@@ -44,7 +44,7 @@ million rows.
 
 @lru_cache(maxsize=256)
 def same_in_polars(schema: TableSchema) -> Mapping[str, pl.DataType]:
-    declared, stored = polars_schema(schema.declared), polars_schema(schema.stored)
+    declared, stored = polars_columns(schema), polars_schema(schema.stored)
     equal = {name: kind for name, kind in declared.items() if stored[name] == kind}
     return {**dict.fromkeys(META_COLUMNS, pl.String()), **equal}
 

@@ -23,7 +23,7 @@ import polars as pl
 from crdt_mor.columns.names import STORED, Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared, key_name
 from crdt_mor.read.conditions import checked
@@ -93,7 +93,7 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
     Payload columns do not count: a payload may show a value for a column never written.
     """
     payloads = {name for merge in config.merge.columns for name in merge.columns}
-    given = {*config.key.fields, *config.key.partition_fields, *META_COLUMNS, *payloads}
+    given = {*config.key.identity, *META_COLUMNS, *payloads}
     return any(
         _fails_on_null(part, names, schema)
         for part in parts
@@ -103,7 +103,8 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
 
 def _fails_on_null(part: pl.Expr, names: Collection[str], schema: TableSchema) -> bool:
     """Return True if a condition is false when all its columns are null. Errors count as matches."""
-    types = polars_schema(schema.select(sorted(names)).declared)
+    columns = polars_columns(schema)
+    types = {name: columns[name] for name in sorted(names) if name in columns}
     try:
         return pl.DataFrame({name: [None] for name in types}, schema=types).filter(part).is_empty()
     except pl.exceptions.PolarsError:

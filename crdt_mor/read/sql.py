@@ -7,6 +7,7 @@ polars parses the SQL. This module translates the parts that polars rejects, or 
     open IS NOT TRUE                             true for null; open IS TRUE is false for null
     n IS DISTINCT FROM 1 AND …                   ends before AND
     n = 1 OR NULL                                null is a condition
+    n IN (0.5, CAST(1 AS DECIMAL(5, 0)))         each item keeps its type
 
 Other predicates go to polars unchanged.
 """
@@ -138,25 +139,30 @@ class Condition:
         inner = in_brackets(listed)
         items = [] if inner is None else parted(inner, ",")
         some = [item for item in items if own_words(item) != ["NULL"]]
-        if (
-            not some
-            or not any(map(literal_of, (value, *some)))
-            or not self.type_of(one := self.value(value)).is_temporal()
-        ):
+        if not some:
             return None
-        if literal_of(value) is not None:
-            sides = [self.sides(value, item) for item in some]
-        else:
-            texts = map(literal_of, some)
-            sides = [
-                (one, self.value(i)) if t is None else self._beside(one, t) for i, t in zip(some, texts, strict=True)
-            ]
-        found = joined([eq(*pair) for pair in sides], or_)
-        if all(literal_of(item) is not None for item in some):
-            values = [pl.select(one).to_series().alias("values") for _, one in sides]
-            if len({one.dtype for one in values}) == 1:
-                found = sides[0][0].is_in(pl.concat(values).implode())
+        one, texts = literal_of(value), list(map(literal_of, some))
+        if any((one, *texts)) and self.type_of(self.value(value)).is_temporal():
+            found = self._in_times(value, some, texts)
+        elif all(map(_is_literal, some)):
+            return None
+        else:  # polars would cast all items to the type of one of them
+            found = joined([eq(self.value(value), self.value(item)) for item in some], or_)
         return found if len(some) == len(items) else found | pl.lit(None, pl.Boolean)
+
+    def _in_times(self, value: Tokens, items: Sequence[Tokens], texts: Sequence[Literal | None]) -> pl.Expr:
+        if literal_of(value) is not None:
+            sides = [self.sides(value, item) for item in items]
+        else:
+            one = self.value(value)
+            sides = [
+                (one, self.value(i)) if t is None else self._beside(one, t) for i, t in zip(items, texts, strict=True)
+            ]
+        if None not in texts:
+            values = [pl.select(other).to_series().alias("values") for _, other in sides]
+            if len({other.dtype for other in values}) == 1:
+                return sides[0][0].is_in(pl.concat(values).implode())
+        return joined([eq(*pair) for pair in sides], or_)
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
@@ -219,6 +225,11 @@ def require_unicode(text: str) -> None:
         raise InvalidInputError(
             f"the SQL text contains an unpaired surrogate, half of a character: remove it. place={error.start}"
         ) from error
+
+
+def _is_literal(tokens: Tokens) -> bool:
+    """Return True for a text or a number, which may be negative."""
+    return tokens[-1].kind in ("number", "string") and all(token.word == "-" for token in tokens[:-1])
 
 
 def _unnamed(made: pl.Expr) -> pl.Expr:

@@ -128,31 +128,42 @@ def _prepare(session: Session, target: Store, address: str, there: Mapping[str, 
 
 def _require_free(session: Session, target: Store, address: str, there: Mapping[str, Stat], *, update: bool) -> None:
     """Raise unless the address has a copy of this table, unfinished or to be moved on."""
-    looks: list[Callable[[], Any]] = [
-        partial(run, steps, target, session.environment) for steps in (events.notes(), read_properties())
-    ]
-    moments, properties = side_by_side(target, looks)
-    if properties is not None:
-        _require_copy(properties, session, address, is_noted=bool(moments))
-    if moments and any(moment.table_id != session.known_tail().table_id for moment in moments):
-        raise TableExistsError(
-            "this address contains an unfinished copy of another table: copy to another address, or remove the copy. "
-            f"path={address} copy_of={moments[-1].table_id} table_id={session.known_tail().table_id}"
-        )
-    if properties is not None and not moments:
+    is_noted, is_copy = _require_same_table(session, target, address)
+    if is_copy and not is_noted:
         raise TableExistsError(
             f"this address contains the same table, not made by crdt-mor copy: copy to an empty address. path={address}"
         )
-    if properties is not None and not update:
+    if is_copy and not update:
         raise TableExistsError(
             "this address already contains a copy of this table: move it on with update=True, or copy "
             f"to another address. path={address}"
         )
-    if not moments and (found := [path for path in there if not path.startswith(f"{TEMP_FOLDER}/")]):
+    if not is_noted and (found := [path for path in there if not path.startswith(f"{TEMP_FOLDER}/")]):
         raise TableExistsError(
             "this address is not empty: copy to another address. "
             f"path={address} objects={len(found)} first={min(found)}"
         )
+
+
+def _require_same_table(session: Session, target: Store, address: str) -> tuple[bool, bool]:
+    """Raise if the address contains another table, or its copy. Returns True for notes and for properties.
+
+    Of two tables that are copied to one address at once, each notes its moment before it looks. So at most one passes.
+    """
+    looks: list[Callable[[], Any]] = [
+        partial(run, steps, target, session.environment) for steps in (events.notes(), read_properties())
+    ]
+    moments, properties = side_by_side(target, looks)
+    own_id = session.known_tail().table_id
+    if properties is not None:
+        _require_copy(properties, session, address, is_noted=bool(moments))
+    others = [moment.table_id for moment in moments if moment.table_id != own_id]
+    if others and (properties is None or OUR_ID not in decode_table(properties, PROPERTIES)):
+        raise TableExistsError(
+            "this address contains an unfinished copy of another table: copy to another address, or remove the copy. "
+            f"path={address} copy_of={others[-1]} table_id={own_id}"
+        )
+    return len(moments) > len(others), properties is not None
 
 
 def _require_copy(properties: bytes, session: Session, address: str, *, is_noted: bool) -> None:
@@ -277,6 +288,8 @@ class _Copying:
         if there:
             self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
+        if PROPERTIES not in there:
+            _require_same_table(self._session, self._target, self._address)
         need = needed_objects(moment)
         self._put_missing(moment, need, there)
         shown = self._run(events.publish(value, moment.data))

@@ -95,7 +95,7 @@ class Loader:
     @cached_property
     def _identity(self) -> list[str]:
         key, ordering = self.target.key, self.target.merge.ordering
-        return distinct(key.fields, key.partition_fields, [ordering] if ordering else [])
+        return distinct(key.identity, [ordering] if ordering else [])
 
     # --- a copy -----------------------------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Loader:
         return frame.select(self._columns).with_columns(self._keys_of(frame))
 
     def _keys_of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        needed = distinct(self.target.key.fields, self.target.key.partition_fields)
+        needed = self.target.key.identity
         return keyed(self.target, to_arrow(frame.select(needed)))
 
     def _versions(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -274,7 +274,7 @@ def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
 
 def refuse_twins(loader: Loader, cut: Cut) -> None:
     source, value, target = loader.source, loader.value, loader.target
-    needed = distinct(target.key.fields, target.key.partition_fields)
+    needed = target.key.identity
     snapshot = Snapshot.seal(source, value, cut).with_expired()
     frames = snapshot.frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))
     keys = pl.concat([pl.DataFrame(schema=_KEYED), *(frame.select(list(_KEYED)) for frame in frames)])

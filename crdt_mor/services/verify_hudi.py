@@ -220,7 +220,7 @@ class _Look:
         by_time = {name.requested: [name] for name in strange.values()}
         dropped = session.run(dropped_by_restores(value, by_time, known | unfinished)) if strange else {}
         notes = session.run(notes_of_copies()) if strange else []
-        copied = max((note.clock for note in notes), default=EPOCH)
+        copied = max((note.clock for note in notes if note.table_id == value.table_id), default=EPOCH)
         for path, name in strange.items():
             data = self._read(path) if name.requested not in dropped else None
             if data is None or not bears_our_key(name, data, path):

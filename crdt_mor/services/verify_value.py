@@ -198,22 +198,22 @@ def _version_at(session: Session, number: int) -> _Version:
 def _read_versions(session: Session, read: Older, listed: Sequence[Stat], copied: str) -> None:
     """Check the retained versions pairwise: none is missing, and each may follow its predecessor.
 
-    A slow process may have put lower versions too late.
+    A slow process may have put lower versions too late. A copy's versions up to its note, `copied`, are no events.
     """
     before: Timeline | None = None
     numbers = _standing(listed, read.value)
     for number, found in zip(numbers, ahead(session, partial(_version_at, session), numbers), strict=True):
         path = version_path(number)
         read.objects += found.is_there
+        is_event = path.rpartition("/")[2] > copied  # of two first copies, the earlier moment may come late
         if found.fault is not None:
             read.findings.append(finding("old version", path, found.fault))
-        elif not found.is_there and before is not None and session.run(still_stands(before)):
+        elif not found.is_there and is_event and before is not None and session.run(still_stands(before)):
             # If `before` is gone as well, publishers deleted both meanwhile.
             newest = read.value.version
             said = f"a version is missing between others. before={before.version} newest={newest}"
             read.findings.append(finding("old version", path, said))
         value = found.value
-        is_event = path.rpartition("/")[2] > copied  # a copy's versions up to its note are no events
         if before is not None and value is not None and found.fault is None and is_event:
             _ask_following(read, before, value, found.fresh)
         before = value

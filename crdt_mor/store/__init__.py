@@ -39,15 +39,6 @@ if not _typing.TYPE_CHECKING:  # otherwise a type checker would accept any name
 
 
 __all__ = [
-    "Chunks",
-    "Content",
-    "Durable",
-    "LocalStore",
-    "MemoryStore",
-    "ParquetSource",
-    "RangeReader",
-    "Stat",
-    "Store",
-    "secret_options",
-    "storage_options",
-]
+    "Chunks", "Content", "Durable", "LocalStore", "MemoryStore", "ParquetSource", "RangeReader", "Stat", "Store",
+    "secret_options", "storage_options",
+]  # fmt: skip

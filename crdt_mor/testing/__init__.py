@@ -23,18 +23,9 @@ if TYPE_CHECKING:
     from crdt_mor.laws.strategies import strategies, written
 
 __all__ = [
-    "Contribution",
-    "DelegatingStore",
-    "FaultyStore",
-    "InterruptedStore",
-    "MergeRule",
-    "ProcessDied",
-    "SimulatedEnvironment",
-    "StoreSuite",
-    "fold",
-    "strategies",
-    "written",
-]
+    "Contribution", "DelegatingStore", "FaultyStore", "InterruptedStore", "MergeRule", "ProcessDied",
+    "SimulatedEnvironment", "StoreSuite", "fold", "strategies", "written",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

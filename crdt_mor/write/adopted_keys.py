@@ -124,7 +124,7 @@ def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice
 
 
 def key_columns(config: TableConfig) -> list[str]:
-    return list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *config.key.fields, *config.key.partition_fields]))
+    return list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *config.key.identity]))
 
 
 def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[pl.DataFrame]:

@@ -22,7 +22,7 @@ else:
 def require_growth(config: TableConfig, rules: Rules, schema: TableSchema, grown: TableSchema) -> None:
     """Raise if keys, payloads, rules or the ordering forbid that a table's schema becomes `grown`."""
     check_columns(config, grown)
-    for name in (*config.key.fields, *config.key.partition_fields):
+    for name in config.key.identity:
         kind = values_of(grown.declared.field(name).type)
         if grown.select([name]).stored != schema.select([name]).stored and not kind_of(kind).may_be_key(kind):
             raise SchemaMismatchError(

@@ -23,7 +23,7 @@ def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], confi
     if declared.keys is not None:
         hold_keys(declared, keys[RECORD_KEY].to_pylist())
     key = config.key
-    allowed = {*(declared.columns or ()), *key.fields, *key.partition_fields, *key.partition_columns}
+    allowed = {*(declared.columns or ()), *key.identity, *key.partition_columns}
     others = [] if declared.columns is None else [name for name in rows.column_names if name not in allowed]
     if others:
         raise _outside("columns", others, declared.columns or ())

@@ -229,7 +229,7 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
     require_bucketed(config)
-    needed = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
+    needed = config.key.identity
     absent = [name for name in needed if name not in data.column_names]
     if absent:
         raise InvalidInputError(f"pass all key and partition columns, which decide the file group. missing={absent}")

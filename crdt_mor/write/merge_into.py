@@ -23,7 +23,7 @@ from crdt_mor.columns.texts import no_rows
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.merge.polars_types import polars_schema
+from crdt_mor.merge.polars_types import polars_columns
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
 from crdt_mor.read.inputs import Inputs
@@ -161,7 +161,7 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
         raise InvalidInputError(f"name the columns to set: {{'price': '{source}.price'}}. set={clause.given!r}")
     schema.require(clause.given)
     inputs = _inputs(clause, pairs, plan)
-    kinds = polars_schema(schema.declared)
+    kinds = polars_columns(schema)
     return {name: new_value(name, value, inputs, schema, kinds[name]) for name, value in clause.given.items()}
 
 
@@ -172,7 +172,7 @@ def _updated(
     values = _values(clause, pairs, plan, schema)
     if clause.given is None:  # the matching columns are equal
         values = {name: value for name, value in values.items() if (name, name) not in plan.on}
-    kinds = polars_schema(schema.declared)
+    kinds = polars_columns(schema)
     return with_values(before, values, kinds, lambda row: key_of(before, row, config), pairs), [*values]
 
 
@@ -261,11 +261,11 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
     Columns without a value get their default, or null, or stay absent in partial updates.
     """
     schema, config = statements.schema, statements.config
-    absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
+    absent = [name for name in config.key.identity if name not in values]
     if absent:
         raise InvalidInputError(f"give the key and partition columns of inserted rows. missing={absent}")
     start = pa.table({name: pa.nulls(pairs.height) for name in values})
-    kinds = polars_schema(schema.declared)
+    kinds = polars_columns(schema)
     rows = statements.with_defaults(with_values(start, values, kinds, key, pairs))
     if config.merge.partial:
         return rows

@@ -88,10 +88,11 @@ class RowRules:
         return frame.select(broken_by(rule, self.schema).fill_null(False).alias("broken"))["broken"].to_numpy()
 
     def _violation(self, rule: Rule, rows: pa.Table, broken: np.ndarray) -> ConstraintViolationError:
-        row, key = int(broken.argmax()), self.config.key
+        key, first = self.config.key, rows.slice(int(broken.argmax()), 1)
 
         def of_row(names: Iterable[str]) -> dict[str, object]:
-            return {self.names.shown(name): rows[name][row].as_py() for name in names}
+            shown = self.schema.restore(first.select([*dict.fromkeys(names)]))
+            return {self.names.shown(name): shown[name][0].as_py() for name in shown.column_names}
 
         return violation(
             "rows break a rule of the table, and nothing was written: correct these rows, or omit them",
@@ -299,7 +300,7 @@ def _require_as_read(rule: Rule, merging: Merging) -> None:
 
 
 def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, merging: Merging) -> None:
-    if rule.name in (*config.key.fields, *config.key.partition_fields):
+    if rule.name in config.key.identity:
         raise InvalidInputError(f"key and partition columns cannot have a default: remove it. column={rule.name!r}")
     try:
         column = pa.repeat(_default(rule.text, schema.declared.field(rule.name)), 1)

@@ -395,7 +395,7 @@ class Statements:
         key = self.config.key
         given = {*rows.column_names}
         ordering = self.config.merge.ordering
-        needed = (*key.fields, *key.partition_fields, *(() if ordering is None else (ordering,)))
+        needed = (*key.identity, *(() if ordering is None else (ordering,)))
         absent = [name for name in needed if name not in given]
         if absent:
             raise SchemaMismatchError(
@@ -428,7 +428,7 @@ def means_alike(one: Timeline, other: Timeline) -> bool:
 
 def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:
     ordering = [] if plain or config.merge.ordering is None else [config.merge.ordering]
-    return list(dict.fromkeys([*config.key.fields, *config.key.partition_fields, *ordering]))
+    return list(dict.fromkeys([*config.key.identity, *ordering]))
 
 
 def few_rows(statements: Sequence[Statement]) -> pa.Table | None:

@@ -26,7 +26,7 @@ Masks = Mapping[str, pl.Series]
 
 def not_given(rows: pl.DataFrame, config: TableConfig, merging: Merging) -> Masks:
     """Find the cells with markers. A row that gives one column of a payload at most gives none of them."""
-    identity = {*config.key.fields, *config.key.partition_fields, config.merge.ordering}
+    identity = {*config.key.identity, config.merge.ordering}
     found = dict[str, pl.Series]()
     for column, marker in config.merge.unavailable:
         for name in rows.columns if column is None else [column]:

@@ -22,7 +22,7 @@ from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.laws.merging import Merging, lifted
 from crdt_mor.merge.payload import Dot
-from crdt_mor.merge.polars_types import polars_frame, polars_schema
+from crdt_mor.merge.polars_types import polars_columns, polars_frame
 from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
@@ -58,7 +58,7 @@ class Update:
         return columns_of_update(self.assigned, schema, config, rules)
 
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
-        config, kinds = statements.config, polars_schema(statements.schema.declared)
+        config, kinds = statements.config, polars_columns(statements.schema)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
         _refuse_moves(rows, after, [*self.assigned], statements)
         changed = changed_rows(rows, after, [*self.assigned], statements)
@@ -129,7 +129,7 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
     named = {root for expression in assigned.values() for root in columns_in(expression)}
-    identity = (*config.key.fields, *config.key.partition_fields)
+    identity = config.key.identity
     needed = {*identity, *written, *named, *config.merge.decided_with(written)}
     return [name for name in schema.declared.names if name in needed]
 
@@ -161,7 +161,7 @@ def changed_rows(
         refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
     if config.merge.partial:
-        kept = {*config.key.fields, *config.key.partition_fields, *assigned, *config.merge.decided_with(given)}
+        kept = {*config.key.identity, *assigned, *config.merge.decided_with(given)}
         written = written.select([name for name in written.column_names if name in kept])
     columns = dict[str, pa.Array]()
     for member in merging.rule.members:

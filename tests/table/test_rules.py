@@ -126,6 +126,26 @@ def test_the_first_row_and_the_number_of_rows_are_named(store: mor.store.MemoryS
     assert (str(again), again.constraint, again.key, again.rows) == (str(raised.value), "check positive", {"id": 7}, 2)
 
 
+@pytest.mark.parametrize(
+    ("value", "condition"),
+    [
+        (pa.scalar(1_000, pa.timestamp("ms")), "at > timestamp '2027-01-01'"),
+        (pa.scalar(1_000, pa.timestamp("us", "Asia/Tokyo")), "at is null"),
+        (pa.scalar(time(3), pa.time64("us")), "at is null"),
+        (pa.scalar(timedelta(3), pa.duration("s")), "at is null"),
+        (pa.scalar(3, pa.uint64()), "at > 5"),
+    ],
+    ids=lambda given: str(given.type) if isinstance(given, pa.Scalar) else "",
+)
+def test_a_row_breaks_a_check_the_error_shows_the_value_as_reads_do(value: pa.Scalar, condition: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", value.type)])
+    opening = Opening(store=mor.store.MemoryStore())
+    table = Table.create("t", schema, key="id", check={"odd": condition}, opening=opening)
+    with pytest.raises(ConstraintViolationError) as raised:
+        table.append(pa.table({"id": [1], "at": pa.array([value.as_py()], value.type)}))
+    assert f"values={ {'at': value.as_py()} }" in str(raised.value)
+
+
 def test_null_passes_a_check(store: mor.store.MemoryStore) -> None:
     table = table_of(store, check={"positive": "price > 0"})
     table.upsert(rows(NULL))

@@ -142,6 +142,9 @@ LIKE_DUCKDB = [
     "TRY_CAST('x' || s AS DATE) IS NOT NULL OR TRY_CAST('2026-01-02' AS DATE) = d",
     "s NOT IN ('a', '') OR s IN ('it''s', '2026-01-02') OR COALESCE('(', ')') = s",
     "v IN (1, -2, 3.0) AND COALESCE(v, 1, 2) = 1",
+    "v NOT IN (0.5, CAST(2 AS DECIMAL(5, 0)))",
+    "v NOT IN (CAST(1 AS INTEGER), 0.5, NULL)",
+    "v + 0.5 IN (CAST(1 AS SMALLINT), 1.5, TRY_CAST('2.5' AS DECIMAL(4, 2)))",
     "v IS NOT TRUE",
     "b IS TRUE",
     "b IS NOT TRUE",
@@ -268,7 +271,7 @@ NAIVE = st.one_of(HOURS.map(quoted), HOURS.map(lambda t: f"TIMESTAMP '{t}'"), TE
 INSTANTS = st.builds(lambda kind, at, off: f"{kind} '{at}{off}'", st.sampled_from(["", "TIMESTAMPTZ"]), HOURS, OFFSETS)
 SHIFTED = st.builds(lambda at, off: f"TIMESTAMP '{at}{off}'", HOURS, OFFSETS)
 VALUES = {
-    "v": st.sampled_from(["0", "1", "2", "1.5"]),
+    "v": st.sampled_from(["0", "1", "2", "1.5", "CAST(1 AS DECIMAL(5, 0))", "CAST(0.5 AS DECIMAL(4, 2))"]),
     "s": TEXTS.map(quoted),
     "b": st.sampled_from(["TRUE", "FALSE"]),
     "d": DATES,

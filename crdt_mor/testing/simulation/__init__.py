@@ -14,16 +14,6 @@ from crdt_mor.testing.simulation.running import Outcome, Simulated, run, run_see
 from crdt_mor.testing.simulation.story import story
 
 __all__ = [
-    "INVARIANTS",
-    "Action",
-    "BrokenPromiseError",
-    "Outcome",
-    "Plan",
-    "Settings",
-    "Simulated",
-    "run",
-    "run_seed",
-    "shrink",
-    "simulate",
-    "story",
-]
+    "INVARIANTS", "Action", "BrokenPromiseError", "Outcome", "Plan", "Settings", "Simulated", "run", "run_seed",
+    "shrink", "simulate", "story",
+]  # fmt: skip
