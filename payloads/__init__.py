@@ -10,20 +10,6 @@ from crdt_mor.payloads.sets import GrowOnlySet, ORSet
 from crdt_mor.payloads.sketches import Distinct, Quantiles
 
 __all__ = [
-    "All",
-    "Any",
-    "Counter",
-    "Distinct",
-    "EventList",
-    "First",
-    "GrowOnlySet",
-    "Last",
-    "LatestBy",
-    "MVRegister",
-    "MapLast",
-    "Max",
-    "Min",
-    "ORSet",
-    "PartialUpdate",
-    "Quantiles",
-]
+    "All", "Any", "Counter", "Distinct", "EventList", "First", "GrowOnlySet", "Last", "LatestBy", "MVRegister",
+    "MapLast", "Max", "Min", "ORSet", "PartialUpdate", "Quantiles",
+]  # fmt: skip

@@ -15,14 +15,7 @@ from crdt_mor.columns import decimals, kinds
 from crdt_mor.columns.fields import stored_field
 from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
-from crdt_mor.columns.types import (
-    entries_of,
-    has_other_parts,
-    inner_pairs,
-    stored_type,
-    values_of,
-    without_views,
-)
+from crdt_mor.columns.types import entries_of, has_other_parts, inner_pairs, stored_type, values_of, without_views
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import pc
 

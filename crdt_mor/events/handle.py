@@ -12,12 +12,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Literal, TypeVar
 
-from crdt_mor.errors import (
-    CrdtMorError,
-    StorageUnavailableError,
-    TableNotFoundError,
-    TableReplacedError,
-)
+from crdt_mor.errors import CrdtMorError, StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.events.load import put_in_place
 from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.properties import decode_table

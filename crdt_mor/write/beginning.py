@@ -6,11 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from crdt_mor.errors import (
-    CommitUnknownError,
-    CrdtMorError,
-    StorageUnavailableError,
-)
+from crdt_mor.errors import CommitUnknownError, CrdtMorError, StorageUnavailableError
 from crdt_mor.events import rollback
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session

@@ -36,17 +36,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
-from crdt_mor.planners.way import (
-    CHANGED,
-    CLOSED,
-    FILE_GROUPS_MAX,
-    SLOW_MS,
-    UNPOSTED,
-    UNTAKEN,
-    Way,
-    Write,
-    way,
-)
+from crdt_mor.planners.way import CHANGED, CLOSED, FILE_GROUPS_MAX, SLOW_MS, UNPOSTED, UNTAKEN, Way, Write, way
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.log_files import BUCKET, in_memory

@@ -17,10 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import (
-    CommitUnknownError,
-    StorageUnavailableError,
-)
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.events import job as jobs
 from crdt_mor.events import own_blocks, rollback
 from crdt_mor.events import update as updates

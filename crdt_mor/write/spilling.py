@@ -29,14 +29,7 @@ from crdt_mor.model.slices import batches_of
 from crdt_mor.write.log_files import BUCKET, Group, by_group
 from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.spilled import PLACE, Part, SpilledWrite
-from crdt_mor.write.statements import (
-    PLACES_MAX,
-    CheckedRows,
-    RowsStatement,
-    Statements,
-    means_alike,
-    refuse_repeats,
-)
+from crdt_mor.write.statements import PLACES_MAX, CheckedRows, RowsStatement, Statements, means_alike, refuse_repeats
 
 PART_BYTES: Final = 64 << 20
 """Most Arrow bytes of a part, and of a write without a temporary file."""
