@@ -7,14 +7,17 @@ takes as long as a small write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
+_EPOCH: Final = date(1970, 1, 1)
 _LINE_END, _RETURN, _OBJECT, _OBJECT_END, _LIST = b"\n\r{}["
 
 
@@ -51,6 +54,24 @@ def no_rows(schema: pa.Schema) -> pa.Table:
 
 def empty_texts(count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
+
+
+def given(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Build a column of values in Python. Only other types than texts, integers and dates load pandas."""
+    if pt.is_string(kind):
+        found = texts([value or "" for value in values])
+    elif pt.is_integer(kind):
+        found = integers(np.array([value or 0 for value in values], kind.to_pandas_dtype()))
+    elif pt.is_date32(kind):
+        days = np.array([value or _EPOCH for value in values], "datetime64[D]").astype(np.int32)
+        found = integers(days).cast(kind)
+    else:
+        return pa.array(values, kind)
+    there = [value is not None for value in values]
+    if all(there):
+        return found
+    valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [valid, *found.buffers()[1:]])
 
 
 def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.texts import given, integers, numbers
 from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.late_imports import pc
@@ -74,10 +75,12 @@ def function_values(function: PartitionFunction, source: pa.Array | pa.ChunkedAr
     source = source.cast(stored_type(source.type, function.source))
     whole = source.combine_chunks() if isinstance(source, pa.ChunkedArray) else source
     there = whole.drop_null()
+    if not len(there):
+        return pa.nulls(len(whole), result_type(function, source.type))
     match function.name:
         case "bucket":
             assert function.width is not None
-            made = pa.array((_hashes(there) & 0x7FFFFFFF) % function.width, pa.int32())
+            made = integers(((_hashes(there) & 0x7FFFFFFF) % function.width).astype(np.int32))
         case "truncate":
             made = _truncated(function, there)
         case _:
@@ -87,12 +90,13 @@ def function_values(function: PartitionFunction, source: pa.Array | pa.ChunkedAr
 
 def _times(function: PartitionFunction, source: pa.Array) -> pa.Array:
     is_timestamp = pt.is_timestamp(source.type)
-    numbers = np.asarray(source.cast(pa.int64() if is_timestamp else pa.int32())).astype(np.int64)
-    moments = numbers.astype(f"datetime64[{source.type.unit if is_timestamp else 'D'}]")
+    moments = _numbers(source.cast(pa.int64() if is_timestamp else pa.int32())).astype(
+        f"datetime64[{source.type.unit if is_timestamp else 'D'}]"
+    )
     unit = "h" if function.name == "hour" else "D"
     distinct, places = np.unique(moments.astype(f"datetime64[{unit}]").astype(np.int64), return_inverse=True)
     values = [_time(function, int(number), unit) for number in distinct]
-    return pa.array(values, result_type(function, source.type)).take(pa.array(places))
+    return given(values, result_type(function, source.type)).take(integers(places))
 
 
 def _time(function: PartitionFunction, number: int, unit: str) -> object:
@@ -108,26 +112,31 @@ def _truncated(function: PartitionFunction, source: pa.Array) -> pa.Array:
     assert function.width is not None
     if source.type == pa.string():
         return pc.utf8_slice_codeunits(source, 0, function.width)
-    numbers = np.asarray(source).astype(np.int64)
+    numbers = _numbers(source)
     made = numbers - numbers % function.width
     if (made > numbers).any():
         raise InvalidInputError(
             f"a truncated value does not fit 64 bits: correct it. column={function.source} width={function.width}"
         )
-    return pa.array(made)
+    return integers(made)
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    return numbers(column).astype(np.int64)
 
 
 def _places(column: pa.Array) -> pa.Array:
     """Return each row's place among the rows that are not null; null for null."""
-    there = np.asarray(column.is_valid())
-    return pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there)
+    there = column.is_valid()
+    counts = pc.cumulative_sum(there.cast(pa.int64()))
+    return pc.if_else(there, pc.subtract(counts, integers(np.ones(1, np.int64))[0]), pa.nulls(1, pa.int64())[0])
 
 
 def _hashes(column: pa.Array) -> npt.NDArray[np.uint32]:
     """Return Iceberg's hash of every value: Murmur3 of 8 bytes of a number, or of UTF-8."""
     if column.type != pa.string():
-        numbers = column.cast(pa.int32()) if column.type == pa.date32() else column
-        return _murmur3(np.asarray(numbers).astype("<i8").view(np.uint8).reshape(-1, 8))
+        whole = column.cast(pa.int32()) if column.type == pa.date32() else column
+        return _murmur3(numbers(whole).astype("<i8").view(np.uint8).reshape(-1, 8))
     bounds = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     texts = np.frombuffer(column.buffers()[2] or b"", np.uint8)
     lengths = np.diff(bounds)

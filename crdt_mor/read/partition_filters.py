@@ -18,6 +18,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns import texts
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.ground.late_imports import pc
@@ -113,7 +114,7 @@ def _made(values: pl.Series, function: PartitionFunction, schema: TableSchema, s
         source = column.normalise(pa.table({function.source: values.cast(kind).to_arrow()}))[function.source]
         if step and source.type != pa.string():
             numbers = source.cast(pa.int32() if source.type == pa.date32() else pa.int64())
-            source = pc.add_checked(numbers, pa.scalar(step, numbers.type)).cast(source.type)
+            source = pc.add_checked(numbers, texts.given([step], numbers.type)[0]).cast(source.type)
         return pl.Series(pl.from_arrow(function_values(function, source)))
     except (CrdtMorError, pa.ArrowException, pl.exceptions.PolarsError):
         return None

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import given
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.keys import KeySpec
@@ -58,7 +59,8 @@ def _frames(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> list[pl.
 
 def _frame(names: Sequence[str], rows: Sequence[tuple[str, dict[str, object]]], schema: TableSchema) -> pl.DataFrame:
     fields = schema.select(names)
-    stored = pa.table([[values[name] for _, values in rows] for name in names], schema=fields.stored)
+    columns = [given([values[field.name] for _, values in rows], field.type) for field in fields.stored]
+    stored = pa.table(columns, schema=fields.stored)
     declared = polars_frame(fields.restore(stored))
     return pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in rows]), *declared])
 

@@ -18,11 +18,12 @@ from math import prod
 from operator import and_, or_
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.columns.texts import texts
+from crdt_mor.columns.texts import integers, texts
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.polars_types import polars_columns
@@ -163,7 +164,11 @@ def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    return texts(values) if all(isinstance(value, str) for value in values) else pa.array(values)
+    if all(isinstance(value, str) for value in values):
+        return texts(values)
+    if all(type(value) is int and value.bit_length() < 64 for value in values):
+        return integers(np.array(values, np.int64))
+    return pa.array(values)
 
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pyarrow as pa
 import pytest
 
-from crdt_mor.columns.texts import empty_texts, repeated, text_scalar, texts
+from crdt_mor.columns.texts import empty_texts, given, repeated, text_scalar, texts
 
 SOME = ["", "a", "größer", "\U0001f600", "a\x00b", "x" * 1000]
 
@@ -30,3 +32,17 @@ def test_as_many_texts_as_were_asked_for(count: int) -> None:
     assert empty.equals(pa.array([""] * count, pa.string()))
     assert many.type == (pa.string() if count == 1 else pa.dictionary(pa.int32(), pa.string()))
     assert many.to_pylist() == ["größer"] * count
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, -3], pa.int32()), ([None] * 9, pa.int64()), ([], pa.int64()), (["a", None, "ü"], pa.string()),
+        ([date(1960, 1, 1), None], pa.date32()), ([True, None], pa.bool_()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_given_values_are_those_of_arrow(values: list[object], kind: pa.DataType) -> None:
+    found = given(values, kind)
+    found.validate(full=True)
+    assert found.equals(pa.array(values, kind))

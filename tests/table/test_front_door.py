@@ -149,6 +149,33 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "by",
+    [
+        "'n'",
+        "'at'",
+        *(f"[mor.{name}('at')]" for name in ("year", "month", "day", "hour")),
+        "[mor.bucket('s', 4), mor.truncate('s', 1), mor.bucket('n', 4), mor.truncate('n', 4)]",
+    ],
+)
+def test_a_write_to_partitions_and_a_read_of_some_load_no_pandas(by: str) -> None:
+    at = "date" if by == "'at'" else "datetime"
+    found = modules_after(f"""
+import crdt_mor as mor, polars as pl, warnings
+from datetime import date, datetime
+warnings.simplefilter("ignore", mor.errors.PartitionNotInKeyWarning)
+at = [{at}(2026, 1, 1), {at}(2026, 5, 1), {"date(2026, 6, 1)" if at == "date" else None}]
+rows = pl.DataFrame({{"id": [1, 2, 3], "s": ["a", "b", None], "n": [1, 2, 3], "at": at}})
+opening = mor.Opening(store=mor.store.MemoryStore())
+table = mor.Table.create("t", rows.schema, key="id", partition_by={by}, opening=opening)
+table.upsert(rows)
+assert table.scan(filter=(pl.col("n") < 3) & (pl.col("at") < date(2026, 2, 1))).to_polars().height == 1
+assert table.scan(filter=pl.col("id") == 2).to_polars().height == 1
+""")
+    assert "pandas" not in found
+
+
+@pytest.mark.slow
 def test_reads_by_key_deletes_and_jobs_load_no_pandas() -> None:
     """Each step of a Spark job is such a process."""
     found = modules_after("""
