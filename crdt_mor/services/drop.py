@@ -17,7 +17,7 @@ from crdt_mor.errors import InvalidInputError, StorageUnavailableError, TableNot
 from crdt_mor.events import load
 from crdt_mor.ground.clock import Environment
 from crdt_mor.log.dropped import put_last_version
-from crdt_mor.log.paths import BACKUP, PROPERTIES, VERSIONS, outside_other_tables
+from crdt_mor.log.paths import BACKUP, PROPERTIES, VERSIONS, outside_other_tables, version_path
 from crdt_mor.log.steps import run
 from crdt_mor.log.tail import versions_in
 from crdt_mor.mirror.delta_log import LOG
@@ -26,6 +26,7 @@ from crdt_mor.mirror.files import FOLDER as MIRROR
 from crdt_mor.mirror.iceberg_metadata import FOLDER as METADATA
 from crdt_mor.model.names import data_file_name
 from crdt_mor.model.policies import plural, words_of_bytes
+from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Stat, Store, side_by_side
 
 _MIRRORS: Final = tuple(f"{folder}/" for folder in (MIRROR, VECTORS, LOG, METADATA))
@@ -76,6 +77,7 @@ def _require_table(store: Store, uri: str, expiry_ms: int) -> None:
                 f"after writer_expiry. path={uri}"
             )
         if not versions_in(store):
+            store.make_durable(version_path(0))  # a process may have died after the last deletion
             raise TableNotFoundError(f"there is no table here, so nothing was removed. path={uri}")
 
 
@@ -131,6 +133,17 @@ def _delete_in_order(store: Store, paths: Sequence[str]) -> None:
 
 
 def _delete(store: Store, paths: Sequence[str]) -> None:
-    for start in range(0, len(paths), _AT_ONCE):
-        calls: list[Callable[[], Any]] = [partial(store.delete, path) for path in paths[start : start + _AT_ONCE]]
-        side_by_side(store, calls)
+    """Delete durably: an object of each folder goes last, so a repeated drop finds every folder."""
+    lasts = one_of_each_folder(sorted(paths, key=_is_harmless))
+    for some in ([*{*paths} - {*lasts}], lasts):
+        for start in range(0, len(some), _AT_ONCE):
+            calls: list[Callable[[], Any]] = [partial(store.delete, path) for path in some[start : start + _AT_ONCE]]
+            side_by_side(store, calls)
+        for path in lasts:
+            store.make_durable(path)
+
+
+def _is_harmless(path: str) -> bool:
+    """Return True if the object means nothing to a later table, should a power cut undo its deletion."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".hoodie_partition_metadata") or name == ".crdt_mor"

@@ -1,8 +1,9 @@
-"""What makes a table at a place, or moves a copy on: rows of the matrix whose verdict is of that place.
+"""What makes, copies or drops a table at a place: rows of the matrix whose verdict is of that place.
 
     first copy, copy moved on    `Table.copy`: no table is there, and a copy that is made again finishes it; or it is
                                  the table at a moment
     create, create if absent     `Table.create`: no table is there, or a whole one, and who creates again is told which
+    drop                         `drop_table`: the table is there as it was, or nobody finds one
 
 Then the power goes off: what somebody was told of lasts. The table there is written, maintained and verified, and
 hudi-rs reads what we read.
@@ -10,12 +11,13 @@ hudi-rs reads what we read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
 import pytest
 
-from crdt_mor import CrdtMorError, Opening, Table
+from crdt_mor import CrdtMorError, Opening, Table, drop_table
 from crdt_mor.errors import TableExistsError, TableNotFoundError
 from crdt_mor.testing.faults import ProcessDied
 from tests.crash.media import FAULTS, Disk, Process
@@ -266,10 +268,67 @@ class CreateIfAbsent(Create):
     exist_ok = True
 
 
+class Drop(Place):
+    """A table is dropped. Nobody ever reads a smaller one, and who drops again finishes."""
+
+    is_short = True
+
+    def begun(self) -> World:
+        world = begun(None).another()
+        self.moments = [world.state()]
+        return world
+
+    @property
+    def disk(self) -> Disk:
+        return self.world.disk
+
+    def drop(self, store: Disk | Process) -> None:
+        drop_table("t", opening=Opening(store=store, environment=self.world.clock, writer_expiry=EXPIRY))
+
+    def do(self, process: Process) -> None:
+        self.drop(process)
+
+    def meanwhile(self) -> None:
+        """Others write, unless the drop has begun."""
+        self.world.sleep_past_expiry()
+        if (table := self.opened()) is not None:
+            table.upsert(frame(MEANWHILE))
+            table.maintenance.maintain()
+            self.moments.append(self.world.state())
+
+    def require_allowed(self, found: State | None) -> None:
+        assert found is None or (self.said is not None and found in self.moments), (
+            f"{self.name}, {self.said!r}: {found}"
+        )
+
+    def do_again(self, found: State | None) -> None:
+        """Until the drop is over, no table is made there."""
+        if found is None and self.said is not None and self.objects():
+            with pytest.raises(TableExistsError):
+                created(self.world)
+        with suppress(TableNotFoundError):
+            self.drop(self.disk)
+        assert (self.found(), self.objects()) == (None, []), self.name
+
+    def require_to_last(self) -> None:
+        """The error said that a power cut may undo a deletion; who drops again no longer finds its folder."""
+        if self.process.fault is not FAULTS["fsync of a folder fails once"]:
+            super().require_to_last()
+
+    def objects(self) -> list[str]:
+        return [stat.path for folder in ("", ".hoodie") for stat in self.disk.walk(folder)]
+
+    def use(self) -> Table:
+        table = self.opened() or created(self.world)
+        table.upsert(frame(NEXT))
+        return table
+
+
 PLACES: Final[dict[str, type[Place]]] = {
     "first copy": FirstCopy,
     "copy moved on": CopyMovedOn,
     "create": Create,
     "create if absent": CreateIfAbsent,
+    "drop": Drop,
 }
 """The rows of the matrix that make a table, by name."""

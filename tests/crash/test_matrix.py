@@ -2,7 +2,7 @@
 
     python -m pytest -m "" tests/crash/test_matrix.py        # every cell, at every operation
 
-A cell is a verb and a fault; `places.py` has those that make a table or a copy. The verb is done once for each of its
+A cell is a verb and a fault; `places.py` makes, copies and drops tables. The verb is done once for each of its
 operations, and at that one the fault happens. Then the table opens, and is as it was before or as it is after; after,
 if the call returned. Of a statement that says that nothing was published, nothing is there. At every second operation
 another process makes the same call again, under the same token, and the table is as after. Somebody else writes, and
@@ -49,6 +49,7 @@ FAST = [
     ("compact", "power cut before"),
     ("create", "kill before fsync of a folder"),
     ("first copy", "kill before"),
+    ("drop", "kill before"),
 ]
 ROWS = (*VERBS, *PLACES)
 
