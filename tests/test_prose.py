@@ -21,7 +21,7 @@ LIMITS = {
 """Uses per 1,000 words, a little above the highest rate of polars, pyarrow, deltalake, lance, pyspark, hypothesis,
 obstore, pydantic, httpx, fsspec and duckdb. A rate over its limit is a symptom: name things with nouns."""
 
-DOCSTRING_WORDS = 111_900
+DOCSTRING_WORDS = 112_000
 """Words of docstrings and comments together. The help of the command line stands in docstrings."""
 
 

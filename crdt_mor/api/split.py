@@ -70,7 +70,7 @@ class SplitScan:
     """A scan for engines that read Parquet themselves. All parts can be pickled. Made by `Scan.split`.
 
     Attributes:
-        files: addresses of base files with the scan's columns, in its types, and `key`. Statistics of floats lack NaN.
+        files: addresses of base files with the scan's columns, in its types, and `key`.
         key: the column that identifies a row in all files.
         touched: keys. Rows of the files with these keys are not visible.
         merged: the visible rows of these keys.

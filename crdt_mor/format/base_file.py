@@ -158,13 +158,22 @@ def _options(
         "compression": "lz4" if log_block else dict.fromkeys(compressed, codec),
         "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL) if codec == ZSTD else None,
         "use_dictionary": [name for name in schema.names if name in repeats],
-        "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
+        "write_statistics": [] if log_block else [name for name in schema.names if _is_filtered(rows, name)],
         "write_page_index": not log_block,
         "write_page_checksum": True,
         "store_schema": False,
         "use_compliant_nested_type": True,
         "version": "2.6",
     }
+
+
+def _is_filtered(rows: pa.Table, name: str) -> bool:
+    """Return True for a column with statistics. They omit NaN, so Spark and DuckDB would miss it in `x > 5`."""
+    if name in _NEVER_FILTERED or not pa.types.is_floating(rows.schema.field(name).type):
+        return name not in _NEVER_FILTERED
+    from pyarrow.compute import is_nan
+
+    return not any(is_nan(chunk).true_count for chunk in rows[name].chunks)
 
 
 def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import broadcast, nanvl
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import broadcast
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import rows_message_first
@@ -69,12 +69,7 @@ def _of_files(spark: SparkSession, split: mor.parts.SplitScan, schema: pa.Schema
     frame = reader.parquet(*map(_spark_path, split.files))
     if split.touched:
         frame = frame.join(broadcast(_of_tasks(spark, split.touched, keys)), split.key.name, "left_anti")
-    return frame.select([_unpushed(field.name) if pt.is_floating(field.type) else field.name for field in schema])
-
-
-def _unpushed(name: str) -> Column:
-    """Keep Spark from skipping row groups by a float column. NaN is greater than all numbers, but not in statistics."""
-    return nanvl(name, name).alias(name)
+    return frame.select(schema.names)
 
 
 def _of_tasks(spark: SparkSession, parts: Sequence[mor.ArrowStream], schema: pa.Schema) -> DataFrame:

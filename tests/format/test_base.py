@@ -6,6 +6,7 @@ import decimal
 import io
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -223,6 +224,17 @@ def test_rows_can_be_skipped_by_key_and_time() -> None:
     assert (group.column(0).statistics.min, group.column(0).statistics.max) == ("a", "b")
     assert group.column(0).has_column_index
     assert group.column(1).statistics is None
+
+
+def test_a_float_column_with_nan_has_no_statistics(tmp_path: Path) -> None:
+    """They would omit NaN, which Spark and DuckDB take for greater than all numbers."""
+    rows = pa.table({"x": [1.0, float("nan"), None], "y": [1.0, 2.0, None], "f": pa.array([1, 2, 3], pa.float32())})
+    path = tmp_path / "base.parquet"
+    path.write_bytes(write_parquet(rows))
+    group = pq.read_metadata(path).row_group(0)
+    assert [group.column(n).statistics is None for n in range(3)] == [True, False, False]
+    assert not group.column(0).has_column_index
+    assert duckdb.execute(f"select y from '{path}' where x > 5").fetchall() == [(2.0,)]
 
 
 def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:

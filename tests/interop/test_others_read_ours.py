@@ -48,6 +48,17 @@ def test_hudis_spark_reader(shape: Shape, make: Maker, spark: HudiSpark) -> None
     assert verdict(shape.build(make), spark.read, make.root) == shape.spark
 
 
+@pytest.mark.spark
+def test_conditions_of_hudis_spark_reader_find_nan(make: Maker, spark: HudiSpark) -> None:
+    """Spark takes NaN for greater than all numbers, and skips row groups by their statistics."""
+    table = make.create(pa.schema([("id", pa.int64()), ("x", pa.float64())]), buckets=1)
+    table.upsert(pa.table({"id": [1, 2, 3], "x": [1.0, float("nan"), 3.0]}))
+    table.maintenance.compact()
+    spark.sql(f"create table of_nan using hudi location '{make.root}'")
+    for where in ("x > 5", "x = 'NaN'", "not x <= 5"):
+        assert spark.sql(f"select id from of_nan where {where}") == [{"id": 2}]
+
+
 def test_the_page_lists_these_shapes_and_verdicts() -> None:
     lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
     for shape in SHAPES:

@@ -63,7 +63,7 @@ def test_columns_and_conditions_of_a_query_reach_the_files(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("where", ["x > 5", "x = 'NaN'", "x >= 'Infinity'", "f > 5", "s.x > 5", "x = 0", "x < 0"])
-def test_conditions_find_values_that_statistics_lack(spark: SparkSession, fast_path: Path, where: str) -> None:
+def test_conditions_find_nan(spark: SparkSession, fast_path: Path, where: str) -> None:
     schema = pa.schema(
         [("id", pa.int64()), ("x", pa.float64()), ("f", pa.float32()), ("s", pa.struct([("x", pa.float64())]))]
     )
