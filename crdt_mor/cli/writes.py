@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -151,14 +151,20 @@ def _write_files(
     check_files(files)
     table = inputs.opened(uri)
     data = [rows_of(file, table.schema, how) for file in files]
+
+    def write(to: mor.Table | mor.Transaction, rows: pa.Table, **arguments: Any) -> mor.Commit | None:
+        if verb is Verb.append:
+            return to.append(rows, schema_mode=schema_mode.value, **arguments)
+        if verb is Verb.upsert:
+            return to.upsert(rows, schema_mode=schema_mode.value, nulls=nulls, **arguments)
+        return to.delete(rows, plain=plain, **arguments)
+
+    if len(data) == 1:  # in one event, and refused before one
+        say(write(table, data[0], **named.arguments))
+        return
     with table.transaction(**named.arguments) as tx:
         for rows in data:
-            if verb is Verb.append:
-                tx.append(rows, schema_mode=schema_mode.value)
-            elif verb is Verb.upsert:
-                tx.upsert(rows, schema_mode=schema_mode.value, nulls=nulls)
-            else:
-                tx.delete(rows, plain=plain)
+            write(tx, rows)
     say(tx.commit, len(files))
 
 

@@ -424,3 +424,15 @@ def test_rows_expire_by_the_column_of_ttl(tmp_path: Path) -> None:
     assert "a duration must be like" in said(
         run("create", tmp_path / "x", "--schema", tmp_path / "schema.json", "--key", "id", "--ttl", "created=x", code=2)
     )
+
+
+def test_a_refused_file_leaves_no_trace_and_another_is_one_version(table: Path, tmp_path: Path) -> None:
+    before = mor.Table(table).version
+    (tmp_path / "wrong.csv").write_text("unknown\na\n")
+    for verb in ("append", "upsert", "delete"):
+        run(verb, table, tmp_path / "wrong.csv", code=1)
+    assert mor.Table(table).version == before
+    for number, verb in enumerate(("append", "upsert", "delete"), 1):
+        run(verb, table, "-", "--message", verb, "--token", f"job:{number}", stdin=b"id,views\na,7\n")
+        assert mor.Table(table).version == before + number
+    assert mor.Table(table).history(3)["message"].to_pylist() == ["delete", "upsert", "append"]
