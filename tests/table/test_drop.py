@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from crdt_mor.store import LocalStore, MemoryStore, Store
 from crdt_mor.testing.faults import ProcessDied
 from tests.interop.made_by_hudi import as_hudi_makes_them
 from tests.stores import ScriptedStore, as_it_is, first
+from tests.tiers import long
 
 SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string())])
 ROWS = pa.table({"id": ["a", "b", "c"], "day": ["x", "y", "y"]})
@@ -219,3 +224,41 @@ def test_a_broken_table_can_be_dropped(fast_path: Path) -> None:
     (fast_path / "t" / PROPERTIES).unlink()
     drop(store)
     assert not (fast_path / "t").exists()
+
+
+KILLED = """
+import os, signal, sys
+from crdt_mor import Opening, drop_table
+from crdt_mor.store import LocalStore
+from tests.stores import ScriptedStore
+
+steps = 0
+
+def script(operation, path, call):
+    global steps
+    steps += operation in ("put", "delete", "make_durable")
+    if steps == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return call()
+
+drop_table("dropped", opening=Opening(store=ScriptedStore(LocalStore(sys.argv[1]), script)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [17, long(1)])
+def test_a_process_is_killed_at_a_step_of_a_drop_and_another_finishes(fast_path: Path, every: int) -> None:
+    killed, step = -signal.SIGKILL, 1
+    while killed == -signal.SIGKILL:
+        folder = fast_path / str(step)
+        store = LocalStore(folder)
+        made(store)
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(step)], check=False).returncode
+        with suppress(TableNotFoundError):
+            assert Table("dropped", opening=Opening(store=LocalStore(folder))).count() == 3
+        with suppress(TableNotFoundError):
+            drop(LocalStore(folder))
+        assert objects(LocalStore(folder)) == []
+        assert made(LocalStore(folder)).verify().is_sound
+        step += every
+    assert (killed, step > 3 * every) == (0, True)
