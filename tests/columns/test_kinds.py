@@ -29,7 +29,9 @@ ALLOWED = {
     "crdt_mor/columns/kinds_times.py": "the families themselves",
     "crdt_mor/columns/kinds_variants.py": "the families themselves",
     "crdt_mor/columns/text_types.py": "the doubles that Arrow's CSV reader guesses",
+    "crdt_mor/columns/texts.py": "arrays of the types of partition values, made without pandas",
     "crdt_mor/format/avro_rows.py": "the form in which polars returns Avro's lengths",
+    "crdt_mor/format/base_file.py": "NaN, a value of floats alone",
     "crdt_mor/format/deletes_ordering.py": "the twelve types of Hudi's deletes, a list that only Hudi changes",
     "crdt_mor/hudi/catalog_entry.py": "types of Hive and Spark for the nine stored types",
     "crdt_mor/laws/check.py": "rounding of floats",
@@ -47,6 +49,7 @@ ALLOWED = {
     "payloads/counters.py": "the types that a payload merges",
     "payloads/scalars.py": "the types that a payload merges",
     "readers/spark/filters.py": "the literals of Spark's filters",
+    "readers/spark/native.py": "the types that Spark's Parquet reader reads alike",
     "readers/spark/types.py": "Spark's types, behind the public interface",
 }
 """The files that ask what a type without inner types is, and the reason why a new type changes none of them, but
