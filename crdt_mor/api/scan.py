@@ -133,7 +133,8 @@ class Scan(ArrowRows):
         """
         if self._filter is not None or self._limit is not None:
             raise InvalidInputError(f"split a scan without a filter and a limit, and filter its rows. scan={self!r}")
-        return split(self._snapshot, self.schema, lambda rest: Scan(rest, self._columns, None, meta=False).parts())
+        meta = any(name in META_COLUMNS for name in self._columns)
+        return split(self._snapshot, self.schema, lambda rest: Scan(rest, self._columns, None, meta).parts())
 
     def explain(self) -> Explanation:
         """Explain which files, row groups and columns this scan reads or skips. Reads only footers of base files."""

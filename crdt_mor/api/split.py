@@ -11,12 +11,14 @@ The rows of the scan are those of the files without the touched keys, the merged
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from crdt_mor.api.data import ArrowStream
 from crdt_mor.api.rows import PART_SIZE, ArrowRows
@@ -25,9 +27,14 @@ from crdt_mor.columns.tables import in_schema
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.slices import FileSlice, balanced_parts
+from crdt_mor.read.damage import is_ours
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from crdt_mor.mirror.columns import MirrorColumn
 
 LOGS_BYTES_MAX: Final = 32 << 20
 """Bytes of the logs over all files of a split. Engines hold the touched keys in memory."""
@@ -46,12 +53,13 @@ class TouchedRows(ArrowRows):
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for slice_ in self._snapshot.slices:
             for frame in self._frames(slice_):
-                yield from in_schema(kernel.to_arrow(frame), self._schema).to_batches()
+                rows = kernel.to_arrow(frame)
+                yield from (in_schema(rows, self._schema) if self._schema.names else rows).to_batches()
 
     def _frames(self, slice_: FileSlice) -> Iterator[pl.DataFrame]:
         session = self._snapshot.session
         merging = merging_of(session.config, self._snapshot.value.schema)
-        if not self._only_keys and merging.rule.kind == "latest" and _are_later(slice_):
+        if not self._only_keys and merging.rule.kind == "latest" and _replaces_base(slice_, session.config):
             return self._snapshot.with_slices([replace(slice_, base=None)]).frames(self._schema.names, None)
         touched = kernel.touched(open_slice(session.store, slice_, session.config).blocks, merging.columns)
         if self._only_keys:
@@ -60,9 +68,10 @@ class TouchedRows(ArrowRows):
         return one.frames(self._schema.names, pl.col(merging.columns.merge_key).is_in(touched.implode()))
 
 
-def _are_later(slice_: FileSlice) -> bool:
-    """Return True if all rows of the logs were written after those of the base file, and replace them."""
-    return slice_.base is None or all(log.name.instant > slice_.base.name.instant for log in slice_.logs)
+def _replaces_base(slice_: FileSlice, config: TableConfig) -> bool:
+    """Return True if all rows of the logs were written after those of the base file, and none is a partial update."""
+    base = slice_.base
+    return all((base is None or log.name.instant > base.name.instant) and is_ours(log, config) for log in slice_.logs)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ def split(snapshot: Snapshot, schema: pa.Schema, rest_of: Callable[[Snapshot], I
     session = snapshot.session
     name = merging_of(session.config, snapshot.value.schema).columns.merge_key
     key = pa.field(name, pa.string()) if name in META_COLUMNS else snapshot.schema.declared.field(name)
-    readable = _readable(snapshot, schema.names)
+    readable = _readable(snapshot, [*schema.names, *({name} - {*META_COLUMNS})])
     groups = {slice_.group for slice_ in readable}
     logged = balanced_parts([(slice_, slice_.weight) for slice_ in readable if slice_.logs], PART_SIZE)
     parts = [snapshot.with_slices(slices) for slices in logged]
@@ -103,22 +112,33 @@ def split(snapshot: Snapshot, schema: pa.Schema, rest_of: Callable[[Snapshot], I
 
 
 def _readable(snapshot: Snapshot, columns: Sequence[str]) -> list[FileSlice]:
-    """Return the slices whose base files another engine reads as rows of the table, unless their logs are large."""
+    """Return the slices whose base files another engine reads as rows of the table, unless their logs are large.
+
+    In tables of Hudi's writers two file groups may have one key, so slices with logs are not among them.
+    """
     from crdt_mor.mirror.columns import mirror_columns
     from crdt_mor.mirror.slices import referable
 
     if not _is_plain(snapshot, columns):
         return []
+    may_have_logs = snapshot.session.config.ours
     needed = [column for column in mirror_columns(snapshot.value) if column.stored in columns]
 
     def readable(slice_: FileSlice) -> list[FileSlice]:
         snapshot.require_kept(slice_)
-        return [slice_] if referable(snapshot, slice_, needed, _is_no_other_type) else []
+        found = referable(snapshot, slice_, needed, _is_no_other_type) if may_have_logs or not slice_.logs else None
+        return [slice_] if found is not None and _has_all_fields(found[1], needed) else []
 
     is_far = snapshot.session.is_far
     found = [s for one in in_threads(readable, snapshot.slices, REQUESTS if is_far else None) for s in one]
     has_few = sum(log.size for slice_ in found for log in slice_.logs) <= LOGS_BYTES_MAX
     return found if has_few else [slice_ for slice_ in found if not slice_.logs]
+
+
+def _has_all_fields(footer: pq.FileMetaData, columns: Sequence[MirrorColumn]) -> bool:
+    """Return False if a nested column lacks a field. Spark 4.0 then takes the whole column for null."""
+    leaves = Counter(footer.schema.column(place).path.split(".")[0] for place in range(footer.num_columns))
+    return all(leaves[one.stored] in (0, sum(not part.children for _, part in one.all())) for one in columns)
 
 
 def _is_no_other_type(_stored: pa.DataType, _in_file: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ A Python data source cannot do this: Spark tells it no columns.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import broadcast
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import broadcast, nanvl
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import rows_message_first
@@ -32,11 +33,16 @@ _EQUAL: Final = {
 }  # fmt: skip
 """Types that both readers read alike, besides decimals and nested types."""
 
-_SCHEMES: Final = {"": "file:", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+_OWN_OF_SPARK: Final = "_tmp_metadata_row_index"
+"""Spark reads this name as the number of the row."""
+
+_SCHEMES: Final = {"": "file:", "file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 """Hadoop's names of the stores that Spark opens. It has none for `az://`, for example."""
 
-_AS_WRITTEN: Final = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""Dates before 1582 are of the proleptic Gregorian calendar in all files of a table."""
+_OPTIONS: Final = {
+    "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED",  # files have the proleptic Gregorian calendar
+    "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false",
+}  # fmt: skip
 
 
 def read(
@@ -54,9 +60,11 @@ def read(
     Args:
         as_of: the point in time, as for `Table.scan`.
     """
-    table = mor.Table(path, payloads=payloads, storage_options=storage_options)
+    address = path if "://" in path else os.path.abspath(path)
+    table = mor.Table(address, payloads=payloads, storage_options=storage_options)
     scan = table.scan(as_of=as_of)
-    if _scheme_and_path(table.uri)[0] not in _SCHEMES or not all(map(_is_equal, scan.schema.types)):
+    is_plain = all(_is_equal(field.type) and field.name != _OWN_OF_SPARK for field in scan.schema)
+    if _scheme_and_path(table.uri)[0] not in _SCHEMES or not is_plain:
         return _of_tasks(spark, scan.parts(), scan.schema)
     split = scan.split()
     in_tasks = _of_tasks(spark, [*split.merged, *split.rest], scan.schema)
@@ -65,11 +73,16 @@ def read(
 
 def _of_files(spark: SparkSession, split: mor.parts.SplitScan, schema: pa.Schema) -> DataFrame:
     keys = pa.schema([split.key])
-    reader = spark.read.schema(spark_schema(pa.unify_schemas([schema, keys]))).options(**_AS_WRITTEN)
+    reader = spark.read.schema(spark_schema(pa.unify_schemas([schema, keys]))).options(**_OPTIONS)
     frame = reader.parquet(*map(_spark_path, split.files))
     if split.touched:
         frame = frame.join(broadcast(_of_tasks(spark, split.touched, keys)), split.key.name, "left_anti")
-    return frame.select(schema.names)
+    return frame.select([_unpushed(field.name) if pt.is_floating(field.type) else field.name for field in schema])
+
+
+def _unpushed(name: str) -> Column:
+    """Keep Spark from skipping row groups by a float column: dictionaries tell 0.0 from -0.0, which are equal."""
+    return nanvl(name, name).alias(name)
 
 
 def _of_tasks(spark: SparkSession, parts: Sequence[mor.ArrowStream], schema: pa.Schema) -> DataFrame:
@@ -82,8 +95,7 @@ def _of_tasks(spark: SparkSession, parts: Sequence[mor.ArrowStream], schema: pa.
     def read_parts(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                rows = pa.RecordBatchReader.from_stream(pickle.loads(pickled[number]))
-                yield from fitted(rows, arrow)
+                yield from fitted(pickle.loads(pickled[number]).to_reader(), arrow)
 
     return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read_parts, shown)
 

@@ -62,14 +62,27 @@ def test_columns_and_conditions_of_a_query_reach_the_files(spark: SparkSession, 
     assert [*map(listed, uses)] == [*map(listed, wanted)]
 
 
-@pytest.mark.parametrize("where", ["x > 5", "x = 'NaN'", "x >= 'Infinity'", "f > 5", "s.x > 5", "x = 0", "x < 0"])
-def test_conditions_find_nan(spark: SparkSession, fast_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    "where", ["x > 5", "x = 'NaN'", "x >= 'Infinity'", "f > 5", "s.x > 5", "x = 0", "x < 0", "z = 0"]
+)
+def test_conditions_find_nan_and_negative_zero(spark: SparkSession, fast_path: Path, where: str) -> None:
     schema = pa.schema(
-        [("id", pa.int64()), ("x", pa.float64()), ("f", pa.float32()), ("s", pa.struct([("x", pa.float64())]))]
+        [
+            ("id", pa.int64()),
+            ("x", pa.float64()),
+            ("f", pa.float32()),
+            ("z", pa.float64()),
+            ("s", pa.struct([("x", pa.float64())])),
+        ]
     )
     table = Table.create(fast_path / "t", schema, key="id", buckets=1)
     values = [1.0, float("nan"), 3.0, -0.0, None]
-    table.upsert(pa.Table.from_pylist([{"id": n, "x": x, "f": x, "s": {"x": x}} for n, x in enumerate(values)], schema))
+    table.upsert(
+        pa.Table.from_pylist(
+            [{"id": n, "x": x, "f": x, "z": -0.0 if n % 2 else 5.0, "s": {"x": x}} for n, x in enumerate(values * 8)],
+            schema,
+        )
+    )
     table.maintenance.compact()
     of_format = spark.read.format("crdt_mor").load(table.uri)
     assert repr(listed(read(spark, table.uri).where(where))) == repr(listed(of_format.where(where)))
@@ -123,6 +136,50 @@ def test_small_and_unsigned_integers_and_times_are_those_of_the_format(spark: Sp
     of_format = spark.read.format("crdt_mor").load(table.uri)
     assert read(spark, table.uri).schema == of_format.schema
     assert listed(read(spark, table.uri)) == listed(of_format)
+
+
+def test_places_may_be_relative_or_have_a_scheme(
+    spark: SparkSession, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(fast_path / "t", rows([], 0).schema, key="id", buckets=1)
+    table.upsert(rows(range(3), 1))
+    table.maintenance.compact()
+    monkeypatch.chdir(fast_path)
+    for place in ("t", f"file://{fast_path}/t"):
+        assert "FileScan" in plan(read(spark, place))
+        assert listed(read(spark, place)) == listed(table.scan())
+
+
+def test_missing_files_and_errors_of_tasks_are_told(spark: SparkSession, fast_path: Path) -> None:
+    table = Table.create(fast_path / "t", rows([], 0).schema, key="id", buckets=1)
+    table.upsert(rows(range(3), 1))
+    whole = read(spark, table.uri)
+    table.maintenance.compact()
+    based = read(spark, table.uri)
+    for file in (fast_path / "t").glob("*.parquet"):
+        file.unlink()
+    for log in (fast_path / "t").glob(".*.log.*"):
+        log.unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+            based.collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    with pytest.raises(Exception, match=r"crdt_mor\.errors\.\w+: ") as told:
+        whole.collect()
+    assert "Traceback" not in str(told.value).splitlines()[0]
+
+
+def test_frames_of_grown_structs_are_whole(spark: SparkSession, fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int64())]))])
+    table = Table.create(fast_path / "t", schema, key="id", buckets=1)
+    table.upsert(pa.Table.from_pylist([{"id": 1, "s": {"a": 1}}, {"id": 2, "s": None}], schema))
+    table.maintenance.compact()
+    assert table.scan().split().files
+    table.alter(widen={"s": pa.struct([("a", pa.int64()), ("b", pa.int64())])})
+    assert not table.scan().split().files
+    assert listed(read(spark, table.uri).where("s is not null").select("id", "s.b")) == [(1, None)]
 
 
 def test_frames_of_empty_renamed_and_widened_tables(spark: SparkSession, fast_path: Path) -> None:

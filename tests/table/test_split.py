@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from crdt_mor import ArrowStream, InvalidInputError, Scan, SnapshotExpiredError, Table
 from crdt_mor.api import split as of_split
+from tests.interop.hudi_archive import make_hudis
 from tests.mirror.shapes import RULES, SCHEMA, rows, written_over
 
 
@@ -154,6 +155,36 @@ def test_split_leaves_rows_to_this_engine_that_files_show_otherwise(make: Any, t
     table.maintenance.compact()
     assert not table.scan().split().files
     assert put_together(table.scan()) == shown(table.scan())
+
+
+def of_hudis_partial_updates(folder: Path) -> Table:
+    made(folder, buckets=1).upsert(rows([1, 2], 1, "x"))
+    table = Table(str(folder / "table"))
+    table.maintenance.compact()
+    table.upsert(rows([1], 2, None))
+    make_hudis(folder / "table", {"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"})
+    return Table(str(folder / "table"))
+
+
+def test_split_leaves_logs_of_hudis_tables_to_this_engine(tmp_path: Path) -> None:
+    table = of_hudis_partial_updates(tmp_path)
+    assert not table.scan().split().files
+    assert put_together(table.scan()) == shown(table.scan())
+
+
+def test_split_of_meta_columns_of_none_and_of_others_than_the_key(tmp_path: Path) -> None:
+    table = made(tmp_path, pa.schema([("id", pa.int32()), ("n", pa.int64())]), buckets=1)
+    table.upsert(pa.table({"id": pa.array([1, 2, 3], pa.int32()), "n": [1, 2, 3]}))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": pa.array([2], pa.int32()), "n": [5]}))
+    meta = table.scan(meta=True)
+    assert put_together(meta) == shown(meta)
+    none = table.scan(columns=[]).split()
+    assert sum(pa.RecordBatchReader.from_stream(part).read_all().num_rows for part in none.merged) == 1
+    table.alter(widen={"id": pa.int64()})
+    other = table.scan(columns=["n"])
+    assert not other.split().files  # the files have another type of the key
+    assert put_together(other) == shown(other)
 
 
 def test_split_leaves_widened_columns_and_large_logs_to_this_engine(
