@@ -18,7 +18,7 @@ MESSAGE_WORDS = 5
 """A text of fewer words than this is a name or a label, not a message."""
 
 DIRECTIVE = re.compile(r"fmt: \w+|noqa: [A-Z0-9, ]+|type: ignore\[[\w, -]+\]")
-"""What a comment tells a tool."""
+"""Directives of tools."""
 
 
 @dataclass(frozen=True)

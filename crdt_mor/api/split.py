@@ -70,8 +70,9 @@ class TouchedRows(ArrowRows):
 
 def _replaces_base(slice_: FileSlice, config: TableConfig) -> bool:
     """Return True if all rows of the logs were written after those of the base file, and none is a partial update."""
-    base = slice_.base
-    return all((base is None or log.name.instant > base.name.instant) and is_ours(log, config) for log in slice_.logs)
+    assert slice_.base is not None, "a split has slices with base files"
+    began = slice_.base.name.instant
+    return all(log.name.instant > began and is_ours(log, config) for log in slice_.logs)
 
 
 @dataclass(frozen=True)

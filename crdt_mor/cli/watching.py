@@ -25,7 +25,7 @@ _MAINTAINED: Final = ("ready", "moving", "unreadable")
 
 
 class Watch:
-    """maintain: returns False if it failed. find: returns the tables of now; takes those that failed."""
+    """maintain: returns False if it failed. find: takes the failed tables, returns all tables of now."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Places:
         self._known: dict[str, mor.results.TableList | None] = dict.fromkeys(places)
 
     def __call__(self, failed: Collection[str]) -> list[str]:
-        """Return the tables of now. Looks into new tables and into those that failed."""
+        """Return the tables of now. Opens new tables and failed ones."""
         for place, earlier in self._known.items():
             known = [] if earlier is None else _maintained(earlier)
             try:

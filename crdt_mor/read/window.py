@@ -330,7 +330,7 @@ class Window:
 
         Raises `CheckpointExpiredError` if their history was dropped.
         """
-        self.require_kept()
+        self._require_kept()
         before, after = self._slices(self.start), self._slices(self.end)
         files: dict[FileGroup, list[DataFile]] = {}
         for commit in self.commits:
@@ -350,7 +350,7 @@ class Window:
                 touched.append(TouchedGroups(*group, before.of_group(group), after.of_group(group), logs))
         return touched
 
-    def require_kept(self) -> None:
+    def _require_kept(self) -> None:
         oldest = self.value.retention.since
         if self._whole and oldest != EPOCH:
             raise CheckpointExpiredError(

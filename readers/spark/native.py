@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _EQUAL: Final = {
-    pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
-    pa.date32(), pa.timestamp("us", "UTC"),
+    pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(),
+    pa.timestamp("us", "UTC"),
 }  # fmt: skip
 """Types that both readers read alike, besides decimals and nested types."""
 
@@ -53,7 +53,7 @@ def read(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Return a snapshot as a frame that reads only what its query needs.
+    """Return a snapshot as a frame. Its queries read only their columns and row groups.
 
     Spark itself opens the base files, those of `s3://` as `s3a://`.
 

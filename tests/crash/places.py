@@ -5,7 +5,7 @@
     create, create if absent     `Table.create`: no table is there, or a whole one, and who creates again is told which
     drop                         `drop_table`: the table is there as it was, or nobody finds one
 
-Then the power goes off: what somebody was told of lasts. The table there is written, maintained and verified, and
+Then the power goes off: acknowledged events last. The table there is written, maintained and verified, and
 hudi-rs reads what we read.
 """
 

@@ -41,6 +41,17 @@ def written_over(table: Table) -> Table:
     return table
 
 
+def written_late(table: Table) -> Table:
+    """A base file with rows of writes that began after the log over it."""
+    table.upsert(rows(range(20), 10))
+    with table.transaction() as late:
+        table.upsert(rows(range(10), 11, "after the late one began"))
+        table.maintenance.compact()
+        late.upsert(rows(range(5, 15), 12, "late"))
+        late.delete(keys=[0, 16], plain=True)
+    return table
+
+
 def snapshot_of(table: Table) -> Snapshot:
     session = table._session
     return Snapshot.seal(session, session.views.sealed(decided=True))

@@ -17,7 +17,17 @@ from crdt_mor.mirror.slices import key_of
 from crdt_mor.model.field_ids import PARQUET_ID
 from crdt_mor.model.slices import Slices
 from crdt_mor.payloads import PartialUpdate
-from tests.mirror.shapes import RULES, SCHEMA, all_shown, rows, scanned, seen_by_readers, snapshot_of, written_over
+from tests.mirror.shapes import (
+    RULES,
+    SCHEMA,
+    all_shown,
+    rows,
+    scanned,
+    seen_by_readers,
+    snapshot_of,
+    written_late,
+    written_over,
+)
 
 
 def made(folder: Path, schema: pa.Schema = SCHEMA, **settings: Any) -> Table:
@@ -45,13 +55,7 @@ def test_slices_merged_whole_show_the_rows_of_a_scan(rule: str, tmp_path: Path) 
 @pytest.mark.parametrize("rule", RULES)
 def test_slices_after_a_log_that_began_before_their_base_show_the_rows_of_a_scan(rule: str, tmp_path: Path) -> None:
     """A late log may lose to its base. Its keys are merged, so the base row comes back as a merged row."""
-    table = made(tmp_path, **RULES[rule])
-    table.upsert(rows(range(20), 10))
-    with table.transaction() as late:
-        table.upsert(rows(range(10), 11, "after the late one began"))
-        table.maintenance.compact()
-        late.upsert(rows(range(5, 15), 12, "late"))
-        late.delete(keys=[0, 16], plain=True)
+    table = written_late(made(tmp_path, **RULES[rule]))
     snapshot = snapshot_of(table)
     assert seen_by_readers(snapshot, all_shown(snapshot)) == scanned(table)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crdt_mor import ArrowStream, InvalidInputError, Scan, SnapshotExpiredError, Table
 from crdt_mor.api import split as of_split
 from tests.interop.hudi_archive import make_hudis
-from tests.mirror.shapes import RULES, SCHEMA, rows, written_over
+from tests.mirror.shapes import RULES, SCHEMA, rows, written_late, written_over
 
 
 def made(folder: Path, schema: pa.Schema = SCHEMA, **options: Any) -> Table:
@@ -32,7 +32,7 @@ def in_parts(parts: Iterable[ArrowStream], schema: pa.Schema) -> pa.Table:
 
 
 def put_together(scan: Scan) -> list[dict[str, object]]:
-    """What an engine shows that reads the files by itself."""
+    """The rows that another engine shows."""
     split, schema = scan.split(), scan.schema
     touched = {*in_parts(split.touched, pa.schema([split.key]))[split.key.name].to_pylist()}
     base = [row for file in split.files for row in pq.ParquetFile(file).read().to_pylist()]
@@ -64,13 +64,7 @@ def test_split_shows_the_rows_of_the_scan(rule: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_rows_of_files_that_replace_late_logs_are_merged(rule: str, tmp_path: Path) -> None:
     """The base file has rows of writes that began after the late one."""
-    table = made(tmp_path, **RULES[rule])
-    table.upsert(rows(range(20), 10))
-    with table.transaction() as late:
-        table.upsert(rows(range(10), 11, "after the late one began"))
-        table.maintenance.compact()
-        late.upsert(rows(range(5, 15), 12, "late"))
-        late.delete(keys=[0, 16], plain=True)
+    table = written_late(made(tmp_path, **RULES[rule]))
     assert put_together(table.scan()) == shown(table.scan())
 
 
