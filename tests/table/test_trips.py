@@ -28,12 +28,12 @@ FEW, MANY = 8, 32
 
 MOST: Final = {
     "`Table.create_from`": 91,
-    "`inspect.metrics()`": 12,
-    "`verify()`": 15,
-    "`verify(deep=True)`": 15,
+    "`inspect.metrics()`": 10,
+    "`verify()`": 16,
+    "`verify(deep=True)`": 16,
     "`maintenance.compact()`": 12,
     "`maintenance.clean()`": 18,
-    "`copy(verify=False)`": 12,
+    "`copy(verify=False)`": 14,
 }
 """Trips that a verb may take, whatever the page says."""
 
