@@ -127,7 +127,7 @@ def require_all(address: str, noted: Sequence[Sequence[object]], size: int) -> N
         for number in range(1, len(commits) + 1):
             last |= dict.fromkeys(keys_of(writer, number, size), number)
     meant = pl.DataFrame({"id": list(last), "n": list(last.values())}, schema={"id": pl.Int64, "n": pl.Int64})
-    shown = mor.Table(address).to_polars(columns=["id", "n"])
+    shown = mor.Table(address).scan(columns=["id", "n"]).to_polars()
     written = shown.filter(pl.col("n") > 0)
     assert written.sort("id").equals(meant.sort("id")), "a commit was lost"
     height = size + sum(key >= size for key in last)

@@ -136,9 +136,10 @@ def payloads(folder: Path, rows: pa.Table) -> Calls:
 def schemas(folder: Path, rows: pa.Table) -> Calls:
     table, names = made(folder, rows), columns(rows)
     few = names[:CHECKS]
-    yield "add_rules, checks", lambda: table.add_rules(check={f"check {name}": f"{name} < 1e9" for name in few})
+    checks = {f"check {name}": f"{name} < 1e9" for name in few}
+    yield "add_rules, checks", lambda: table.add_rules(mor.Rules(check=checks))
     yield "upsert under checks", lambda: table.upsert(rows)
-    yield "add_rules, defaults", lambda: table.add_rules(default=dict.fromkeys(few, 1.0))
+    yield "add_rules, defaults", lambda: table.add_rules(mor.Rules(default=dict.fromkeys(few, 1.0)))
     yield "upsert of defaults", lambda: table.upsert(rows.drop(few))
     added = pa.table(dict(zip(rows.column_names, rows.columns, strict=True)) | {f"more {n}": rows[n] for n in names})
     yield "upsert of new columns", lambda: table.upsert(added, schema_mode="merge")

@@ -28,7 +28,7 @@ def main(folder: str) -> None:
     # A time is 17 digits as a commit has them, a datetime, a date, ISO text ("2026-01-31T12:00:00Z"), or "now".
     moments = {"a commit": opened, "a version": closed.version, "a time": closed.completed_at, "now": "now"}
     for name, as_of in moments.items():
-        print(f"as of {name}:", sorted(table.to_polars(as_of=as_of).rows()))
+        print(f"as of {name}:", sorted(table.scan(as_of=as_of).to_polars().rows()))
     assert sorted(table.scan(as_of=opened).to_polars().rows()) == [("ann", 100), ("bob", 50)]
     assert sorted(table.scan(as_of=closed.version).to_polars().rows()) == [("ann", 70), ("eve", 30)]
     assert sorted(table.scan(as_of=closed.completed_at).to_polars().rows()) == [("ann", 70), ("eve", 30)]

@@ -59,17 +59,18 @@ class TablesIOManager(ConfigurableIOManager):
     def load_input(self, context: InputContext) -> Any:
         table = mor.Table(self._address(context), storage_options=self.storage_options or None)
         condition = _partitions(context) if context.has_asset_partitions else None
+        scan = table.scan(filter=condition)
         match context.dagster_type.typing_type:
             case pl.LazyFrame:
                 lazy = scan_table(table)
                 return lazy if condition is None else lazy.filter(condition)
             case pl.DataFrame:
-                return table.to_polars(filter=condition)
+                return scan.to_polars()
             case pa.Table:
-                return table.to_arrow(filter=condition)
+                return scan.to_arrow()
             case kind if kind.__module__.partition(".")[0] == "pandas":
-                return table.to_pandas(filter=condition)
-        return table.scan(filter=condition)
+                return scan.to_pandas()
+        return scan
 
     def _address(self, context: InputContext | OutputContext) -> str:
         return "/".join((self.folder.rstrip("/"), *context.asset_key.path))

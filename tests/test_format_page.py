@@ -231,7 +231,7 @@ def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("a note", pa.string())])
     table = mor.Table.create(
         fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order",
-        compression="lz4", not_null="day",
+        compression="lz4", rules=mor.Rules(not_null="day"),
     )  # fmt: skip
     table.upsert(pa.table({"id": [1], "day": ["mon"], "a note": ["x"]}))
     assert table.maintenance.plans.schedule() is not None

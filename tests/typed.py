@@ -32,12 +32,11 @@ def read(table: mor.Table) -> None:
     for rows in (table.to_arrow(), scan.to_arrow(), table.why("a"), table.inspect.files()):
         assert_type(rows, pa.Table)
     assert_type(table.to_polars(), pl.DataFrame)
-    assert_type(table.head(), pl.DataFrame)
     assert_type(scan.to_reader(), pa.RecordBatchReader)
     assert_type(table.count(), int)
     assert_type(table.schema, pa.Schema)
     assert_type(table.rules.default, Mapping[str, object])
-    assert_type(table.comments, Mapping[str, str])
+    assert_type(table.inspect.comments(), dict[str, str])
 
 
 def looked_at(table: mor.Table) -> None:
@@ -47,6 +46,7 @@ def looked_at(table: mor.Table) -> None:
     assert_type(table.changes().to_arrow(), pa.Table)
     assert_type(table.diff(1, 2), mor.Changes)
     assert_type(table.diff(table), Differences)
+    assert_type(table.diff(table.scan()), Differences)
     assert_type(table.verify(), Verification)
     assert_type(table.maintenance.maintain(), Maintained)
 

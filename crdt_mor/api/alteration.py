@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial, reduce
 from operator import or_
-from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -67,7 +66,9 @@ class AlteredColumns(TableWrites, TableRules):
         milliseconds("wait", wait)
         add_columns(self._session, columns, default or {}, comment, commit_info)
         if default:
-            self.add_rules(default=default)
+            from crdt_mor.api.rules import Rules
+
+            self.add_rules(Rules(default=default))
             self._fill([*default], wait, commit_info)
 
     def _fill(self, names: Sequence[str], wait: timedelta, commit_info: Mapping[str, str] | None) -> None:
@@ -109,7 +110,7 @@ class AlteredColumns(TableWrites, TableRules):
             rename: new names by current names.
             drop: columns to hide. Their bytes stay in the files, and earlier views show them, `scan(as_of=…,
                 names="then")`. A later column of the same name is a new column.
-            comment: comments by current or new name; None removes one.
+            comment: comments by current or new name; None removes one. `inspect.comments()` returns them.
             widen: types by current name. The column then holds the values of both types, as after a write with
                 `schema_mode="merge"`.
             commit_info: as in `upsert`.
@@ -126,12 +127,6 @@ class AlteredColumns(TableWrites, TableRules):
             ['id', 'clicks']
         """
         alter(self._session, rename, drop, comment, widen, commit_info)
-
-    @property
-    def comments(self) -> Mapping[str, str]:
-        """The comments of columns by name, see `alter`."""
-        names = self._session.views.sealed().names
-        return MappingProxyType({names.shown(stored): text for stored, text in names.comments})
 
 
 def add_columns(

@@ -95,30 +95,22 @@ class Differences:
         return ("here", self.columns_here), ("there", self.columns_there)
 
 
-def diff(
-    session: Session, other: Session, as_of: AsOf | None, other_as_of: AsOf | None, columns: Sequence[str] | None
-) -> Differences:
-    return diff_with_keys(session, other, as_of, other_as_of, columns, KEYS_NAMED)[0]
+def diff(one: Snapshot, two: Snapshot, columns: str | Sequence[str] | None) -> Differences:
+    return diff_with_keys(one, two, columns, KEYS_NAMED)[0]
 
 
 def diff_with_keys(
-    session: Session,
-    other: Session,
-    as_of: AsOf | None,
-    other_as_of: AsOf | None,
-    columns: Sequence[str] | None,
-    most: int | None,
+    one: Snapshot, two: Snapshot, columns: str | Sequence[str] | None, most: int | None
 ) -> tuple[Differences, pl.DataFrame]:
     """Return also the first `most` keys of each kind, None for all."""
-    one, two = _sealed(session, as_of, "as_of"), _sealed(other, other_as_of, "other_as_of")
     if one.moment is not None and two.moment is not None:  # one moment for both
         one, two = (replace(side, moment=max(one.moment, two.moment)) for side in (one, two))
-    comparison = _Comparison(one, two, columns, most)
+    comparison = _Comparison(one, two, [columns] if isinstance(columns, str) else columns, most)
     comparison.run()
     return comparison.differences(), comparison.keys()
 
 
-def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
+def sealed(session: Session, as_of: AsOf | None, name: str = "as_of") -> Snapshot:
     return Snapshot.seal(session, *value_at(session, as_of, name, look=True))
 
 

@@ -153,7 +153,7 @@ def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
         erased = {value.names.shown(name) for name in columns}
         raise violation(
             "without the erased values, rows break a rule of the table, and nothing was erased: erase "
-            f"the whole rows, without columns=, or drop the rule first, drop_rules({rule.kind}=[{rule.name!r}])",
+            f"the whole rows, without columns=, or drop the rule first, drop_rules({error.constraint!r})",
             rule,
             error.key,
             {name: None for name in rule.columns if name in erased},

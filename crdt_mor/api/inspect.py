@@ -263,6 +263,11 @@ class Inspect:
         ]
         return _table(_READERS, rows)
 
+    def comments(self) -> dict[str, str]:
+        """Return the comments of columns by name, see `Table.alter`."""
+        names = self._session.views.sealed().names
+        return {names.shown(stored): text for stored, text in names.comments}
+
     def metrics(self) -> Metrics:
         """Return the table's state as numbers, for monitoring. It takes about ten requests and reads no data file."""
         from crdt_mor.services.metrics import metrics

@@ -24,7 +24,8 @@ METHODS: Final = {
     **dict.fromkeys(("load_as_version", "load_with_datetime", "as_of", "at_version"), "scan(as_of=)"),
     "load_cdf": "changes(images=True)",
     "drop": "alter(drop=) for columns; no method deletes a table",
-    "show": "head()",
+    **dict.fromkeys(("head", "show"), "scan(limit=5).to_polars()"),
+    "comments": "inspect.comments()",
     "log": "history()",
     "timeline": "inspect.timeline()",
 }

@@ -100,51 +100,21 @@ class Readable(NotASequence, ABC):
     def config(self) -> TableConfig:
         """Key, partitioning, buckets and merge."""
 
-    def to_polars(
-        self,
-        *,
-        columns: str | Sequence[str] | None = None,
-        filter: pl.Expr | str | None = None,
-        as_of: AsOf | None = None,
-        limit: int | None = None,
-    ) -> pl.DataFrame:
-        """Return the rows as a polars DataFrame; see `scan`."""
-        return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_polars()
+    def to_polars(self) -> pl.DataFrame:
+        """Return the current rows as a polars DataFrame; for some rows or columns see `scan`."""
+        return self.scan().to_polars()
 
-    def to_arrow(
-        self,
-        *,
-        columns: str | Sequence[str] | None = None,
-        filter: pl.Expr | str | None = None,
-        as_of: AsOf | None = None,
-        limit: int | None = None,
-    ) -> pa.Table:
-        """Return the rows as a pyarrow Table in the declared types; see `scan`."""
-        return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_arrow()
+    def to_arrow(self) -> pa.Table:
+        """Return the current rows as a pyarrow Table in the declared types; for some rows or columns see `scan`."""
+        return self.scan().to_arrow()
 
-    def to_pandas(
-        self,
-        *,
-        columns: str | Sequence[str] | None = None,
-        filter: pl.Expr | str | None = None,
-        as_of: AsOf | None = None,
-        limit: int | None = None,
-        dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None,
-    ) -> pd.DataFrame:
-        """Return the rows as a pandas DataFrame; see `scan`. For `dtype_backend` see `pandas.read_parquet`."""
-        scan = self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit)
-        return scan.to_pandas(dtype_backend=dtype_backend)
+    def to_pandas(self, *, dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None) -> pd.DataFrame:
+        """Return the current rows as a pandas DataFrame, in types as in `pandas.read_parquet`; see `scan`."""
+        return self.scan().to_pandas(dtype_backend=dtype_backend)
 
-    def count(self, filter: pl.Expr | str | None = None, *, as_of: AsOf | None = None) -> int:
-        """Count the rows, or the rows matching `filter`. Only the needed columns are read.
-
-        Without a filter, no row is read if file statistics contain the count.
-        """
-        return self.scan(filter=filter, as_of=as_of).count()
-
-    def head(self, n: int = 5) -> pl.DataFrame:
-        """Return up to `n` rows as a polars DataFrame, in no order. For some columns, see `to_polars`."""
-        return self.scan(limit=n).to_polars()
+    def count(self) -> int:
+        """Count the current rows. No row is read if file statistics contain the count."""
+        return self.scan().count()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the current rows for `pl.DataFrame(table)`, `pa.table(table)` or `duckdb.sql("from events")`."""
@@ -157,7 +127,7 @@ class Readable(NotASequence, ABC):
         return (
             html_line(f"{self!r}, version {self.version}")
             + html_table(["column", "type", "role"], columns)
-            + html_line("head() shows some rows, count() counts all rows.")
+            + html_line("scan() shows some rows, count() counts all rows.")
             + ("" if handed_over_since(self._session.views.sealed()) is None else html_line(HANDED_OVER))
         )
 

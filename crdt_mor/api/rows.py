@@ -43,8 +43,8 @@ class NotASequence:
 
     def __getitem__(self, item: object) -> NoReturn:
         raise InvalidUseError(
-            f"a {_kind(self)} has no items: use to_polars()[...], or select with columns=... and filter=... "
-            f"before reading. type={_kind(self)} item={item!r}"
+            f"a {_kind(self)} has no items: use to_polars()[...], or select before reading, "
+            f"scan(columns=..., filter=...). type={_kind(self)} item={item!r}"
         )
 
     def __contains__(self, item: object) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 from crdt_mor.api.scan import Scan
@@ -15,7 +14,7 @@ from crdt_mor.events import rules as events
 from crdt_mor.events.own_blocks import require_not_own
 from crdt_mor.events.session import Session
 from crdt_mor.log.deciding import deciding
-from crdt_mor.model.rules import Place, Rule
+from crdt_mor.model.rules import Rule
 from crdt_mor.model.rules import adding as adding_to
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
@@ -34,21 +33,36 @@ ROUNDS_MAX: Final = 3
 """Attempts to prove rules while others change rules or restore the table."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Rules:
-    """The rules of a table.
+    """Rules for the rows of a table: `Rules(not_null="price", check={"positive": "price > 0"})`.
 
     Attributes:
         not_null: columns that must have a value.
-        check: SQL conditions by name.
-        default: values of columns that a write omits.
-        unproven: rules such as `check positive` that hold for new writes, but may not hold for older rows.
+        check: SQL conditions on one row, by names of your choice. As in SQL, null passes.
+        default: values by column for rows that omit the column; an explicit null stays.
+        unproven: in `Table.rules`, rules such as "check positive" that hold for new writes, but may not hold for older
+            rows.
     """
 
     not_null: tuple[str, ...]
     check: Mapping[str, str]
     default: Mapping[str, object]
-    unproven: tuple[str, ...] = ()
+    unproven: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        not_null: str | Sequence[str] = (),
+        check: Mapping[str, str] | None = None,
+        default: Mapping[str, Any] | None = None,
+        unproven: Sequence[str] = (),
+    ) -> None:
+        given: dict[str, Any] = {"check": check, "default": default}
+        for name, value in given.items():
+            object.__setattr__(self, name, dict(value) if isinstance(value, Mapping) else value or {})
+        object.__setattr__(self, "not_null", names_of(not_null))
+        object.__setattr__(self, "unproven", tuple(unproven))
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.check or self.default)
@@ -58,29 +72,32 @@ def shown(value: Timeline) -> Rules:
     rules = shown_rules(value)
     columns = value.names.outward(TableSchema.from_json(value.schema))
     return Rules(
-        tuple(rule.name for rule in rules if rule.kind == "not_null"),
-        MappingProxyType({rule.name: rule.text for rule in rules if rule.kind == "check"}),
-        MappingProxyType(dict(default_values(rules, columns))),
-        tuple(f"{rule.kind} {rule.name}" for rule in rules if not rule.is_proven),
+        not_null=[rule.name for rule in rules if rule.kind == "not_null"],
+        check={rule.name: rule.text for rule in rules if rule.kind == "check"},
+        default=dict(default_values(rules, columns)),
+        unproven=[f"{rule.kind} {rule.name}" for rule in rules if not rule.is_proven],
     )
 
 
-def add_rules(
-    session: Session,
-    not_null: str | Sequence[str],
-    check: Mapping[str, str],
-    default: Mapping[str, Any],
-    validate: bool,
-    wait_ms: int,
-) -> None:
+def parts_of(rules: object) -> tuple[tuple[str, ...], Mapping[str, str], Mapping[str, object]]:
+    if not isinstance(rules, Rules):
+        raise InvalidInputError(
+            'pass crdt_mor.Rules: rules=Rules(not_null="price", check={"positive": "price > 0"}). '
+            f"rules={rules!r:.200}"
+        )
+    return rules.not_null, rules.check, rules.default
+
+
+def add_rules(session: Session, given: Rules, validate: bool, wait_ms: int) -> None:
+    parts = parts_of(given)
     require_writable(session)
     session.adopt()
     seen, config = session.tail(), session.config
     schema = TableSchema.from_json(seen.schema)
     shown = shown_config(config, seen.names)
-    rules = rules_in_stored_names(names_of(not_null), check, default, shown, schema, seen.names)
+    rules = rules_in_stored_names(*parts, shown, schema, seen.names)
     if not rules:
-        raise InvalidInputError('pass rules to add: not_null=["price"], check={"positive": "price > 0"}')
+        raise InvalidInputError('pass rules to add: Rules(not_null="price", check={"positive": "price > 0"})')
     there, asked = (rules_under(some, seen.names) for some in (seen.rules, tuple(rules)))
     adding_to(there, asked, "", are_proven_next=validate)  # raises for another rule of the same name
     new = {rule.place for rule in rules}
@@ -150,23 +167,14 @@ def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]
             )  # fmt: skip
 
 
-def drop_rules(
-    session: Session,
-    not_null: str | Sequence[str],
-    check: str | Sequence[str],
-    default: str | Sequence[str],
-) -> None:
-    places: list[Place] = [("not_null", name) for name in names_of(not_null)]
-    places += [("check", name) for name in names_of(check)]
-    places += [("default", name) for name in names_of(default)]
-    if not places:
-        raise InvalidInputError('pass rules to drop: not_null=["price"], check=["positive"]')
+def drop_rules(session: Session, rules: str | Sequence[str]) -> None:
+    asked = [rules] if isinstance(rules, str) else [*rules]
+    if not asked:
+        raise InvalidInputError('pass rules to drop: ["not_null price", "check positive"]')
     session.adopt()
     tail = session.tail()
-    known = {shown.place: rule.place for shown, rule in zip(shown_rules(tail), tail.rules, strict=True)}
-    unknown = [" ".join(place) for place in places if place not in known]
+    known = {" ".join(shown.place): rule.place for shown, rule in zip(shown_rules(tail), tail.rules, strict=True)}
+    unknown = [text for text in asked if text not in known]
     if unknown:
-        raise InvalidInputError(
-            f"the table has no such rules. unknown={unknown} known={[' '.join(place) for place in known]}"
-        )
-    session.remember(session.run(events.drop(session.publisher, tail, [known[place] for place in places])))
+        raise InvalidInputError(f"the table has no such rules. unknown={unknown} known={[*known]}")
+    session.remember(session.run(events.drop(session.publisher, tail, [known[text] for text in asked])))

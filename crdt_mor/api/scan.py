@@ -297,6 +297,18 @@ def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None
     replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
 
 
+def whole(scan: Scan) -> Snapshot:
+    """Return the snapshot of a scan of all rows and columns, sealed."""
+    snapshot = scan._snapshot  # noqa: SLF001
+    is_narrowed = scan._filter is not None or scan._limit is not None  # noqa: SLF001
+    if is_narrowed or scan._columns != snapshot.shown.declared.names:  # noqa: SLF001
+        raise InvalidInputError(
+            f"pass a scan of all rows, copy.scan(as_of=...), and columns=... to diff. scan={scan!r}"
+        )
+    snapshot.sealed_cut()
+    return snapshot
+
+
 def _row_count(limit: object) -> int | None:
     if limit is None:
         return None

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from crdt_mor.api.load import OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
+    from crdt_mor.api.rules import Rules
 
 
 @operations
@@ -161,9 +162,7 @@ class Table(TableReads, AlteredColumns):
         buckets: int = 4,
         merge: Merge | None = None,
         ttl: str | tuple[str, timedelta] | None = None,
-        not_null: str | Sequence[str] = (),
-        check: Mapping[str, str] | None = None,
-        default: Mapping[str, Any] | None = None,
+        rules: Rules | None = None,
         cluster_by: str | Sequence[str] = (),
         cluster_order: Literal["linear", "z-order"] = "linear",
         compression: Literal["zstd", "lz4"] = "zstd",
@@ -190,7 +189,7 @@ class Table(TableReads, AlteredColumns):
                 or names; other columns take the latest commit's value. Or `PartialUpdate()`.
             ttl: rows expire at the time in this timestamp column, or later: `("created", timedelta(days=30))`. Null is
                 never. Not with payloads or `PartialUpdate`.
-            not_null, check, default: rules, as in `add_rules`.
+            rules: `Rules(not_null=..., check=..., default=...)`, as in `add_rules`.
             cluster_by: columns that sort base files in compactions, most important first, for filters on them; by
                 default the key. The property `crdt_mor.cluster_by`.
             cluster_order: "z-order" weights up to four columns equally. The property `crdt_mor.cluster_order`.
@@ -214,14 +213,14 @@ class Table(TableReads, AlteredColumns):
         config = engine.TableConfig(name or default_name(uri), key_spec, spec, buckets)
         layout = Layout.checked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
-        rules, said = rules_to_make(not_null, check, default, config, columns, odd), property_of(odd)
+        kept, said = rules_to_make(rules, config, columns, odd), property_of(odd)
         found, is_new = put_properties(
-            objects, given.environment, str(uri), config, columns, exist_ok, layout, given.expiry_ms, rules, said
+            objects, given.environment, str(uri), config, columns, exist_ok, layout, given.expiry_ms, kept, said
         )
         with deciding(is_made=is_new):
             session = Session(objects, given.environment, found, given.expiry_ms, str(uri))
             session.maintain, session.memory_limit = given.maintain, given.memory_limit
-            start(session, None if is_new else CreateArguments.of(config, columns, layout, rules, odd))
+            start(session, None if is_new else CreateArguments.of(config, columns, layout, kept, odd))
             return cls._of(session, str(uri), objects if given.store is not None else None)
 
     @classmethod
@@ -239,9 +238,7 @@ class Table(TableReads, AlteredColumns):
         buckets: int = 4,
         merge: Merge | None = None,
         ttl: str | tuple[str, timedelta] | None = None,
-        not_null: str | Sequence[str] = (),
-        check: Mapping[str, str] | None = None,
-        default: Mapping[str, Any] | None = None,
+        rules: Rules | None = None,
         compression: Literal["zstd", "lz4"] = "zstd",
         name: str | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -294,9 +291,9 @@ class Table(TableReads, AlteredColumns):
         rows = open_source(source, types, str(uri), Places(options, given.environment, uri), Renames.of(rename))
         layout = Layout.checked((), LINEAR, compression)
         config, layout, columns, odd = in_stored_names(config, layout, rows.schema if types is None else types)
-        rules = rules_to_make(not_null, check, default, config, columns, odd)
+        kept = rules_to_make(rules, config, columns, odd)
         names = property_of(odd)
-        properties, config = new_properties(given.environment, str(uri), config, columns, layout, rules, names)
+        properties, config = new_properties(given.environment, str(uri), config, columns, layout, kept, names)
         limits = given.expiry_ms, given.memory_limit
         new = load.NewTable(str(uri), objects, given.environment, config, properties, *limits)
         load.load(new, map(Renames(odd).batch, rows.read()), rows.rows, info, on_progress)

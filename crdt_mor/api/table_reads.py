@@ -17,7 +17,7 @@ import pyarrow as pa
 from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.near_names import NearNames
 from crdt_mor.api.reading import AsOf, Consistency, Readable, handed_over_since, point_of
-from crdt_mor.api.scan import Scan, prefetch
+from crdt_mor.api.scan import Scan, prefetch, whole
 from crdt_mor.api.statements import require_partitions
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
@@ -149,27 +149,21 @@ class TableReads(Readable, NearNames):
         return Changes(window, columns, "images" if images else "raw" if raw else "merged", called, reader)
 
     @overload
-    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes: ...
+    def diff(
+        self, before: AsOf, after: AsOf | None = None, *, columns: str | Sequence[str] | None = None
+    ) -> Changes: ...
 
     @overload
     def diff(
-        self,
-        before: Self,
-        after: None = None,
-        *,
-        columns: str | Sequence[str] | None = None,
-        as_of: AsOf | None = None,
-        other_as_of: AsOf | None = None,
+        self, before: Self | Scan, after: AsOf | None = None, *, columns: str | Sequence[str] | None = None
     ) -> Differences: ...
 
     def diff(
         self,
-        before: AsOf | Self,
+        before: AsOf | Self | Scan,
         after: AsOf | None = None,
         *,
         columns: str | Sequence[str] | None = None,
-        as_of: AsOf | None = None,
-        other_as_of: AsOf | None = None,
     ) -> Changes | Differences:
         """Return the rows that differ between two moments as images, or count the rows that differ between two tables.
 
@@ -178,44 +172,26 @@ class TableReads(Readable, NearNames):
         types are compared as numbers.
 
         Args:
-            before, after: two moments, as `as_of` of `scan`; or `before` is a table with the same key.
+            before: a moment, as `as_of` of `scan`; or another table with the same key, or its moment as a scan:
+                `copy.scan(as_of=7)`.
+            after: the moment of this table; None for now.
             columns: user columns; all by default.
-            as_of, other_as_of: between tables, the moments of this and the other table; None for now.
 
         Raises:
             InvalidInputError: the tables have other key columns or types that cannot be compared.
         """
-        if isinstance(before, TableReads):
-            return self._diff_of_tables(before, after, columns, as_of, other_as_of)
+        if isinstance(before, TableReads | Scan):
+            from crdt_mor.api.diff import diff, sealed
+
+            other = whole(before) if isinstance(before, Scan) else sealed(before._session, None)  # noqa: SLF001  its class
+            return diff(sealed(self._session, after, "after"), other, columns)
         from crdt_mor.api.changes import Changes
         from crdt_mor.read.window import Window
 
-        if after is None or as_of is not None or other_as_of is not None:
-            raise InvalidInputError(
-                "pass two moments, table.diff(before, after), or another table, "
-                f"table.diff(other, as_of=…, other_as_of=…). before={before!r} after={after!r}"
-            )
-        session, first, last = self._session, point_of(before), point_of(after)
+        session, first, last = self._session, point_of(before), "now" if after is None else point_of(after)
         value = sealed_at(session, before=first, after=last)
         start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
         return Changes(Window.seal(self._session, value, start, end, expired=True), columns, "difference", value.names)
-
-    def _diff_of_tables(
-        self,
-        other: Self,
-        after: AsOf | None,
-        columns: str | Sequence[str] | None,
-        as_of: AsOf | None,
-        other_as_of: AsOf | None,
-    ) -> Differences:
-        from crdt_mor.api.diff import diff
-
-        if after is not None:
-            raise InvalidInputError(
-                f"to compare two tables, pass as_of=… and other_as_of=… instead of `after`. after={after!r}"
-            )
-        chosen = [columns] if isinstance(columns, str) else columns
-        return diff(self._session, other._session, as_of, other_as_of, chosen)
 
     def why(self, key: object, *, column: str | None = None, as_of: AsOf | None = None) -> pa.Table:
         """Explain why a row is as it is: a result row per contribution, in merge order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crdt_mor.api.statements import WAIT
 from crdt_mor.columns.names import Names
@@ -21,23 +21,20 @@ if TYPE_CHECKING:
 
 
 def rules_to_make(
-    not_null: str | Sequence[str],
-    check: Mapping[str, str] | None,
-    default: Mapping[str, Any] | None,
+    given: Rules | None,
     config: TableConfig,
     columns: TableSchema,
     odd: Mapping[str, str],
 ) -> KeptRules:
     """Return a new table's rules, with stored names; `odd` maps user-visible names to different stored names."""
-    if not (not_null or check or default):
+    if given is None:
         return ()
-    from crdt_mor.api.statements import names_of
+    from crdt_mor.api.rules import parts_of
     from crdt_mor.write.named import shown_config
     from crdt_mor.write.rules import rules_in_stored_names
 
     names = Names(tuple((stored, shown) for shown, stored in odd.items()))
-    given = names_of(not_null), check or {}, default or {}
-    return ordered(rules_in_stored_names(*given, shown_config(config, names), columns, names))
+    return ordered(rules_in_stored_names(*parts_of(given), shown_config(config, names), columns, names))
 
 
 @operations
@@ -53,47 +50,31 @@ class TableRules:
 
         return shown(self._session.views.sealed())
 
-    def add_rules(
-        self,
-        *,
-        not_null: str | Sequence[str] = (),
-        check: Mapping[str, str] | None = None,
-        default: Mapping[str, Any] | None = None,
-        validate: bool = True,
-        wait: timedelta = WAIT,
-    ) -> None:
-        """Add rules for all rows; existing rows must already obey them.
+    def add_rules(self, rules: Rules, *, validate: bool = True, wait: timedelta = WAIT) -> None:
+        """Add rules for all rows, `Rules(not_null="price")`; existing rows must already obey them.
 
         Later writes that break a rule fail with `ConstraintViolationError`, which names the rule, the first row's key
         and the number of rows. Writes that began earlier are not checked; the call waits for them and then checks the
         existing rows. If rows break a rule, or anything else fails, no rule is added.
 
         Args:
-            not_null: columns that must have a value.
-            check: SQL conditions on one row, by names of your choice: {"positive": "price > 0"}. As in SQL, null
-                passes.
-            default: values by column for rows that omit the column; an explicit null stays.
+            rules: the rules to add; others stay.
             validate: False skips the existing rows; the rule is then in `rules.unproven`. Add it again with validation
                 to prove it.
             wait: how long to wait for earlier writes; then `EarlierWritePendingError` names the pending write.
         """
         from crdt_mor.api.rules import add_rules
 
-        wait_ms = milliseconds("wait", wait)
-        add_rules(self._session, not_null, check or {}, default or {}, validate, wait_ms)
+        add_rules(self._session, rules, validate, milliseconds("wait", wait))
 
-    def drop_rules(
-        self,
-        *,
-        not_null: str | Sequence[str] = (),
-        check: str | Sequence[str] = (),
-        default: str | Sequence[str] = (),
-    ) -> None:
-        """Drop rules: columns, and names of checks.
+    def drop_rules(self, rules: str | Sequence[str]) -> None:
+        """Drop rules by kind and name: `drop_rules(["not_null price", "check positive"])`.
+
+        `Rules.unproven` and `ConstraintViolationError.constraint` name them in the same way.
 
         Raises:
             InvalidInputError: the table has no such rule.
         """
         from crdt_mor.api.rules import drop_rules
 
-        drop_rules(self._session, not_null, check, default)
+        drop_rules(self._session, rules)

@@ -94,7 +94,7 @@ class SourceColumns:
         self._oid = oid
         self._author = {"application": slot}
         self._read = read
-        self._known = columns_in(table.comments, oid)
+        self._known = columns_in(table.inspect.comments(), oid)
         self._seen: dict[tuple[int, str, str], str | None] = {}  # None: dropped since
         self._last: Sequence[Mapping[str, Any]] = ()
 
@@ -164,12 +164,12 @@ class SourceColumns:
             self._table.update({column.name: value}, token=token, commit_info=self._author)
 
     def _note(self, source: Columns) -> None:
-        comments = self._table.comments
+        comments = self._table.inspect.comments()
         texts = {c.name: comment_of(self._oid, number, c, comments.get(c.name)) for number, c in source.items()}
         changed = {name: text for name, text in texts.items() if comments.get(name) != text}
         if changed:
             self._table.alter(comment=changed, commit_info=self._author)
-        self._known = columns_in(self._table.comments, self._oid)
+        self._known = columns_in(self._table.inspect.comments(), self._oid)
         self._seen = {told: self._name_of(told[0]) for told in self._seen}
 
     def _name_of(self, number: int) -> str | None:

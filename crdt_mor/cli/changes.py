@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -137,8 +137,8 @@ def diff(
         other_as_of: The moment of the other table.
     """
     if after is None:
-        moments = {"as_of": inputs.point(as_of, "--as-of"), "other_as_of": inputs.point(other_as_of, "--other-as-of")}
-        _diff_of_tables(uri, before, moments | {"columns": inputs.split_names(columns)}, limit, format)
+        moments = inputs.point(as_of, "--as-of"), inputs.point(other_as_of, "--other-as-of")
+        _diff_of_tables(uri, before, moments, inputs.split_names(columns), limit, format)
         return
     if as_of is not None or other_as_of is not None:
         raise typer.BadParameter("the arguments are moments already: omit this option", param_hint="--as-of")
@@ -151,7 +151,17 @@ def diff(
     send(found, most_rows(limit, form), form, table.config.key)
 
 
-def _diff_of_tables(uri: str, other: str, options: Mapping[str, Any], limit: int | None, format: Format) -> None:
+def _diff_of_tables(
+    uri: str,
+    other: str,
+    moments: tuple[mor.AsOf | None, mor.AsOf | None],
+    columns: Sequence[str] | None,
+    limit: int | None,
+    format: Format,
+) -> None:
+    from crdt_mor.api.diff import DIFFERENCE, diff_with_keys, sealed
+    from crdt_mor.api.diff import diff as compared
+
     if render.is_json() and limit is not None:
         raise typer.BadParameter(
             "the document names at most 10 keys of each kind: use --format jsonl", param_hint="--limit"
@@ -159,16 +169,15 @@ def _diff_of_tables(uri: str, other: str, options: Mapping[str, Any], limit: int
     form = checked_format(format)
     table = inputs.opened(uri, other)
     beside = _other_table(uri, other)
+    sides = sealed(table._session, moments[0]), sealed(beside._session, moments[1], "other_as_of")  # noqa: SLF001
     if render.is_json():
-        found = table.diff(beside, **options)
+        found = compared(*sides, columns)
         render.document({**asdict(found), "equal": found.is_equal})
     else:
-        from crdt_mor.api.diff import DIFFERENCE, diff_with_keys
         from crdt_mor.merge.kernel import to_arrow
 
         most = most_rows(limit, form)
-        sessions = table._session, beside._session  # noqa: SLF001  a room below
-        found, keys = diff_with_keys(*sessions, **options, most=None if most is None else most + 1)
+        found, keys = diff_with_keys(*sides, columns, None if most is None else most + 1)
         render.note(str(found))
         if keys.height or form is not Format.table:
             send(to_arrow(keys), most, form, (DIFFERENCE, *found.key))

@@ -57,7 +57,7 @@ def schema(uri: Uri) -> None:
                 "merge": config.merge,
                 "ttl": _ttl_text(config.ttl),
                 "payloads": dict(config.payloads),
-                "comments": dict(table.comments),
+                "comments": table.inspect.comments(),
                 "rules": document(table.rules),
             }
         )
@@ -72,7 +72,7 @@ def schema(uri: Uri) -> None:
         roles[name].append(payload)
     if config.ttl is not None:
         roles[config.ttl if isinstance(config.ttl, str) else config.ttl[0]].append(f"ttl {_ttl_text(config.ttl)}")
-    said = table.comments
+    said = table.inspect.comments()
     head = ["column", "type", "role", *(["comment"] if said else [])]
     for name in table.rules.not_null:
         roles[name].append("not null")

@@ -58,7 +58,9 @@ def erase(
 
 
 def _ask(table: mor.Table, where: str | None, keys: int, columns: list[str] | None) -> None:
-    what = f"{keys:,} keys" if where is None else f"{table.count(where):,} rows, with the history of their keys,"
+    what = f"{keys:,} keys"
+    if where is not None:
+        what = f"{table.scan(filter=where).count():,} rows, with the history of their keys,"
     if columns is not None:
         what = f"{', '.join(columns)} of {what}"
     render.note(f"{what} will be erased from {table.uri}, together with the history of their file groups.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+import crdt_mor as mor
 from crdt_mor.cli import inputs
 from crdt_mor.cli.rows import TABLE_ROWS, Format
 
@@ -83,6 +84,11 @@ def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, st
     return ({"message": message} if message is not None else {}) | found or None
 
 
+def asked_rules(not_null: str | None, check: list[str] | None, default: list[str] | None) -> mor.Rules | None:
+    checks, defaults = inputs.by_name(check, "--check"), inputs.by_name(default, "--default")
+    return mor.Rules(not_null=inputs.split_names(not_null) or (), check=checks, default=defaults) or None
+
+
 # --- groups: a command with a parameter of such a class has an option for each field ---------------------------------
 
 
@@ -128,8 +134,7 @@ class Settings:
         return {
             "ordering": self.ordering, "partition_by": inputs.partition_by(self.partition_by) or (),
             "buckets": self.buckets, "merge": inputs.merge(self.merge or []), "ttl": inputs.ttl(self.ttl),
-            "not_null": inputs.split_names(self.not_null) or (), "check": inputs.by_name(self.check, "--check"),
-            "default": inputs.by_name(self.default, "--default"),
+            "rules": asked_rules(self.not_null, self.check, self.default),
         }  # fmt: skip
 
 

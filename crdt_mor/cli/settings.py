@@ -8,7 +8,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Checks, Defaults, Info, Message, NotNull, Uri, Wait, commit_info
+from crdt_mor.cli.options import Checks, Defaults, Info, Message, NotNull, Uri, Wait, asked_rules, commit_info
 from crdt_mor.cli.type_names import type_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def alter(
 
 def _show(table: mor.Table) -> None:
     columns = {field.name: str(field.type) for field in table.schema}
-    shown = {"version": table.version, "columns": columns, "comments": dict(table.comments)}
+    shown = {"version": table.version, "columns": columns, "comments": table.inspect.comments()}
     render.result(shown, f"the columns are {', '.join(columns)}: version {table.version}")
 
 
@@ -158,15 +158,16 @@ def rules(
         drop: not_null:price, check:positive or default:country. May be repeated.
         validate: Whether existing rows must obey new rules.
     """
-    dropped = _dropped(drop or [])
+    dropped, added, patience = (
+        _dropped(drop or []),
+        asked_rules(not_null, check, default),
+        inputs.duration(wait, "--wait"),
+    )
     table = inputs.opened(uri)
-    if drop:
-        table.drop_rules(**dropped)
-    if not_null or check or default:
-        table.add_rules(
-            not_null=inputs.split_names(not_null) or (), check=inputs.by_name(check, "--check"),
-            default=inputs.by_name(default, "--default"), validate=validate, wait=inputs.duration(wait, "--wait"),
-        )  # fmt: skip
+    if dropped:
+        table.drop_rules(dropped)
+    if added is not None:
+        table.add_rules(added, validate=validate, wait=patience)
     found = table.rules
     if render.is_json():
         render.document(document(found))
@@ -193,17 +194,15 @@ def texts(rules: mor.Rules) -> dict[str, str]:
     return {name: text + (", unproven" if name in rules.unproven else "") for name, text in said.items()}
 
 
-def _dropped(texts: list[str]) -> dict[str, list[str]]:
-    """Group `--drop check:positive` by kind."""
-    dropped: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+def _dropped(texts: list[str]) -> list[str]:
+    """Return the rules of `--drop check:positive` as `Table.drop_rules` names them."""
     for text in texts:
         kind, _, name = text.partition(":")
         if kind not in _KINDS or not name:
             raise typer.BadParameter(
                 f"use not_null:COLUMN, check:NAME or default:COLUMN. got={text!r}", param_hint="--drop"
             )
-        dropped[kind].append(name)
-    return dropped
+    return [text.replace(":", " ", 1) for text in texts]
 
 
 def declared(table: mor.Table) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class World:
             return  # its changes have no transactions
         place = 0
         for version in sorted(table.history()["version"].to_pylist()):
-            shown = _shown(table.to_arrow(as_of=version))
+            shown = _shown(table.scan(as_of=version).to_arrow())
             place += next((n for n, state in enumerate(states[place:]) if state == shown), len(states))
             assert place < len(states), f"no state of the database, or an earlier one: {shown}"
 

@@ -59,7 +59,7 @@ class World:
 
 def test_comments_keep_the_numbers_beside_the_users_own() -> None:
     world = World()
-    assert columns_in(world.table.comments, OID) == SOURCE
+    assert columns_in(world.table.inspect.comments(), OID) == SOURCE
     assert (
         comment_of(OID, 7, Column("a", "text"), "metres; of wood") == "metres; of wood; PostgreSQL column 16385.7: text"
     )
@@ -141,7 +141,7 @@ def test_a_wider_type_widens_the_column_and_another_type_needs_a_snapshot() -> N
     world.columns.take_over(world.source)
     assert world.table.schema.field("n").type == pa.string()
     assert world.row()["n"] is None
-    assert columns_in(world.table.comments, OID)[9] == Column("n", "text")
+    assert columns_in(world.table.inspect.comments(), OID)[9] == Column("n", "text")
 
 
 def test_old_keys_get_our_names() -> None:

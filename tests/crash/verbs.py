@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from crdt_mor import Opening, Table
+from crdt_mor import Opening, Rules, Table
 from crdt_mor.errors import TableNotFoundError
 from crdt_mor.store import Store
 from crdt_mor.testing.clock import SimulatedEnvironment
@@ -226,7 +226,9 @@ def _made_by_hudi(table: Table) -> None:
 
 def created(world: World, store: Store | None = None, *, exist_ok: bool = False, expires: bool = False) -> Table:
     """The table of a world, made by a process."""
-    expiry: dict[str, Any] = {"ttl": UNTIL.name, "default": {UNTIL.name: "2100-01-01T00:00:00Z"}} if expires else {}
+    expiry: dict[str, Any] = (
+        {"ttl": UNTIL.name, "rules": Rules(default={UNTIL.name: "2100-01-01T00:00:00Z"})} if expires else {}
+    )
     return Table.create(
         "t", SCHEMA.append(UNTIL) if expires else SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok,
         **expiry, opening=Opening(writer_expiry=EXPIRY, store=store or world.disk, environment=world.clock),
@@ -267,7 +269,7 @@ VERBS: Final = {
     "migrate": Verb(_migrate, is_alone=True),
     "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
     "alter": Verb(_alter, is_refused_again=True, without=NO_DELETES),
-    "add rules": Verb(lambda w, t: t.add_rules(not_null="n")),
+    "add rules": Verb(lambda w, t: t.add_rules(Rules(not_null="n"))),
     "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
     "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
     "maintain": Verb(lambda w, t: t.maintenance.maintain(), _no_savepoint),

@@ -67,9 +67,7 @@ def table() -> Made:
         key=["id", "part"],
         partition_by="part",
         buckets=1,
-        not_null=["n"],
-        check={"positive": "n > 0"},
-        default={"price": 1.0},
+        rules=mor.Rules(not_null=["n"], check={"positive": "n > 0"}, default={"price": 1.0}),
     )
     objects: dict[str, bytes] = {}
 

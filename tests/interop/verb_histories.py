@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Rules, Table
 from crdt_mor.api.transaction import Transaction
 from crdt_mor.errors import EarlierWritePendingError
 from tests.interop.shapes import Maker, keys
@@ -121,12 +121,12 @@ class VerbHistory:
         checks |= {"said": f"length({quoted(self.names[2])}) > 0"} if len(self.names) > 2 else {}
         name = self.chance.choice([*checks])
         if name not in self.table.rules.check:
-            self.table.add_rules(check={name: checks[name]}, validate=False)
+            self.table.add_rules(Rules(check={name: checks[name]}), validate=False)
             self.rules += 1
 
     def unrule(self) -> None:
         if self.table.rules.check:
-            self.table.drop_rules(check=self.chance.choice([*self.table.rules.check]))
+            self.table.drop_rules(f"check {self.chance.choice([*self.table.rules.check])}")
 
     def compact(self) -> None:
         self.table.maintenance.compact(logs_only=self.chance.random() < 0.4)

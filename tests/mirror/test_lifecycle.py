@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Rules, Table
 from tests.mirror.delta_reading import by_delta_rs
 from tests.mirror.iceberg_reading import by_pyiceberg
 from tests.mirror.shapes import scanned
@@ -65,7 +65,7 @@ def nested_grown(table: Table) -> None:
 
 
 def ruled(table: Table) -> None:
-    table.add_rules(check={"small": "n < 100"}, default={"text": "none"})
+    table.add_rules(Rules(check={"small": "n < 100"}, default={"text": "none"}))
     table.upsert(rows(2, n=6).drop_columns(["text"]))
 
 

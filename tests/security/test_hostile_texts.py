@@ -279,7 +279,7 @@ def test_sql_with_halves_of_characters_is_refused_by_a_word_of_ours(filter: str)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
         made.delete(where=filter)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
-        made.add_rules(check={"odd": filter})
+        made.add_rules(mor.Rules(check={"odd": filter}))
 
 
 NESTED = {
@@ -308,7 +308,7 @@ def test_sql_that_its_parser_would_read_for_hours_is_refused_at_once(text: str) 
         lambda: made.update({"n": text}),
         lambda: made.update({"n": "1"}, text),
         lambda: made.merge(rows).when_matched_delete(text).execute(),
-        lambda: made.add_rules(check={"odd": text}),
+        lambda: made.add_rules(mor.Rules(check={"odd": text})),
     ]
     for attempt in attempts:
         with pytest.raises(mor.InvalidInputError):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Rules, Table
 from crdt_mor.ground.clock import Environment
 from crdt_mor.read.trees import with_columns_named
 from crdt_mor.store import Store
@@ -212,14 +212,14 @@ class RenamingHistory(History):
     def add_rule(self) -> None:
         column = self.of(CHECKED)
         self.counts["rule"] += 1
-        self.table.add_rules(check={f"r{self.counts['rule']}": f'"{column}" >= 0'}, validate=False)
+        self.table.add_rules(Rules(check={f"r{self.counts['rule']}": f'"{column}" >= 0'}), validate=False)
         with_rule = self.table.rules.check
         assert {*with_rule.values()} <= {f'"{column}" >= 0', f"{column} >= 0"}, self.story()
         self.note("rule", with_rule)
 
     def drop_rule(self) -> None:
         for name in [*self.table.rules.check][:1]:
-            self.table.drop_rules(check=name)
+            self.table.drop_rules(f"check {name}")
             self.note("no rule", name)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import Table, Transaction
+from crdt_mor import Rules, Table, Transaction
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
 from tests.simulated import Simulated
 from tests.tiers import slow
@@ -109,7 +109,7 @@ class History:
         limit, validate = self.random.choice(LIMITS), self.random.random() < 0.6
         asked, is_broken = {f"below{limit}": f"n < {limit}"}, any(n >= limit for n in self.shown())
         try:
-            self.random.choice(self.handles).add_rules(check=asked, validate=validate, wait=timedelta(0))
+            self.random.choice(self.handles).add_rules(Rules(check=asked), validate=validate, wait=timedelta(0))
         except ConstraintViolationError:
             assert validate
             assert is_broken
@@ -123,7 +123,7 @@ class History:
     def drop(self) -> None:
         if self.rules and self.random.random() < 0.5:
             limit = self.random.choice(sorted(self.rules))
-            self.random.choice(self.handles).drop_rules(check=f"below{limit}")
+            self.random.choice(self.handles).drop_rules(f"check below{limit}")
             del self.rules[limit]
 
     def compact(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Rules, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError, TokenOrderError
 from crdt_mor.readers.spark.failing import error_in
 from crdt_mor.readers.spark.near_options import WAYS, instead
@@ -179,7 +179,7 @@ def test_an_error_of_a_task_or_a_commit_is_raised_as_ours(spark: Any, tmp_path: 
     columns = "id string, day string, n int"
     df = spark.createDataFrame([("a", "mon", 1), ("b", "tue", 2)], columns)
     path = str(tmp_path / "t")
-    create(df, path, key="id", partition_by="day", check={"positive": "n > 0"}, buckets=1)
+    create(df, path, key="id", partition_by="day", rules=Rules(check={"positive": "n > 0"}), buckets=1)
     negative = df.selectExpr("id", "day", "-n n").where("id = 'a'")
     null = df.selectExpr("cast(null as string) id", "day")
     twice = df.limit(1).union(df.limit(1))
@@ -233,7 +233,7 @@ def test_a_table_is_made_of_a_frames_columns_and_tells_its_history(spark: Any, t
     path = str(tmp_path / "t")
     df = spark.range(4).selectExpr("id", "id % 2 as n", "timestamp_ntz'2026-01-31' as at")
     assert not df.schema["id"].nullable, "Spark says so of what range gives"
-    table = create(df, path, key="id", not_null="n")
+    table = create(df, path, key="id", rules=Rules(not_null="n"))
     assert (table.count(), table.schema.field("at").type) == (0, pa.timestamp("us"))
     named: Any = {"commit_info": {"message": "said"}}
     upsert(df, path, **named)

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Rules, Table
 from crdt_mor.api.scan import Scan
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, SchemaMismatchError
 from crdt_mor.parts import PartDone
@@ -140,9 +140,7 @@ def test_what_spark_writes_is_held_to_the_rules(spark: Any, tmp_path: Path) -> N
         str(tmp_path / "t"),
         schema,
         key="id",
-        not_null="price",
-        check={"positive": "price > 0"},
-        default={"country": "DE"},
+        rules=Rules(not_null="price", check={"positive": "price > 0"}, default={"country": "DE"}),
     )
     upsert(spark.createDataFrame([(1, 1.0), (2, 2.0)], "id long, price double"), table.uri)
     assert sorted(table.scan().to_polars().rows()) == [(1, 1.0, "DE"), (2, 2.0, "DE")]

@@ -65,7 +65,7 @@ def test_columns_of_any_name_and_type_are_null_in_existing_rows(place: Place) ->
     assert table.history().to_pylist()[0]["kind"] == "schema"
     again = place.open()
     assert again.schema == pa.schema([*SCHEMA, ("tags", tags), ("Total Sales", pa.float64())])
-    assert dict(again.comments) == {"Total Sales": "net"}
+    assert again.inspect.comments() == {"Total Sales": "net"}
     assert values(again, "id", "tags", "Total Sales") == [(1, None, None), (2, None, None)]
     again.update({"Total Sales": "2.5"}, "id = 1")
     again.maintenance.compact()

@@ -182,7 +182,7 @@ def test_a_table_of_delta_lake_is_a_source(tmp_path: Path) -> None:
     expected = sorted(ROWS.filter(pl.col("n") != 3).rows())
     for source in (tmp_path / "delta", deltalake.DeltaTable(tmp_path / "delta")):
         table = loaded(source)
-        assert sorted(table.to_polars(columns=["id", "n", "day"]).rows()) == expected
+        assert sorted(table.scan(columns=["id", "n", "day"]).to_polars().rows()) == expected
         assert {str(kind) for kind in table.schema.types} == {"string", "int64"}
 
 
@@ -342,7 +342,7 @@ def test_rows_that_are_erased_are_gone_for_good(tmp_path: Path) -> None:
     assert table.count() == 39
     table.maintenance.compact()
     table.maintenance.clean(commits=1)
-    assert table.count(filter="id = 'k07'") == 0
+    assert table.scan(filter="id = 'k07'").count() == 0
 
 
 def test_base_files_that_no_later_commit_touches_outlive_all_upkeep(tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def check(found: Differences, one: Table, two: Table) -> None:
 
 
 def check_all_keys(one: Table, two: Table) -> None:
-    found, keys = diff.diff_with_keys(session_of(one), session_of(two), None, None, None, None)
+    found, keys = diff.diff_with_keys(
+        diff.sealed(session_of(one), None), diff.sealed(session_of(two), None), None, None
+    )
     kinds = expected(one, two, by_partition="p" in found.key)
     for name, kind in zip(("here", "there", "changed"), kinds, strict=True):
         assert Counter(row[1:] for row in keys.rows() if row[0] == name) == +kind
@@ -168,9 +170,9 @@ def test_a_copy_is_compared_with_the_moment_that_it_is_of(table: Table) -> None:
     version = table.version
     table.delete(where="id = 3")
     assert table.diff(copy).there == 1
-    assert table.diff(copy, as_of=version).is_equal
-    assert table.diff(table, as_of=version).keys_here == ((3,),)
-    assert copy.diff(table, other_as_of=version).is_equal
+    assert table.diff(copy, version).is_equal
+    assert table.diff(table, version).keys_here == ((3,),)
+    assert copy.diff(table.scan(as_of=version)).is_equal
 
 
 def test_columns_that_one_table_lacks_are_a_difference_and_may_be_left_out() -> None:
@@ -194,7 +196,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         one.diff(other_type)
     with pytest.raises(InvalidInputError, match="not in both tables"):
         one.diff(created(), columns=["nothing"])
-    with pytest.raises(InvalidInputError, match="pass as_of=… and other_as_of=…"):
-        one.diff(created(), 3)  # type: ignore[call-overload]
-    with pytest.raises(InvalidInputError, match=r"pass two moments, table.diff\(before, after\)"):
-        one.diff(1)  # type: ignore[call-overload]
+    two = created()
+    for some in (two.scan(filter="id > 3"), two.scan(columns=["id"]), two.scan(limit=1), two.scan(meta=True)):
+        with pytest.raises(InvalidInputError, match="pass a scan of all rows"):
+            one.diff(some)

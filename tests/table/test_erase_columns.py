@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, SnapshotExpiredError, Table
+from crdt_mor import InvalidInputError, Opening, Rules, SnapshotExpiredError, Table
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError, ErasureUnfinishedError
 from crdt_mor.payloads import Counter, First, Last, LatestBy, Max, ORSet, PartialUpdate
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
@@ -245,15 +245,13 @@ def test_a_merged_column_is_empty_after_an_erasure_and_merges_what_comes_later()
 @pytest.mark.parametrize(
     ("rules", "way"),
     [
-        ({"not_null": ["email"]}, r"drop_rules\(not_null=\['email'\]\)"),
-        ({"check": {"has one": "phones IS NOT NULL"}}, r"drop_rules\(check=\['has one'\]\)"),
+        (Rules(not_null=["email"]), r"drop_rules\('not_null email'\)"),
+        (Rules(check={"has one": "phones IS NOT NULL"}), r"drop_rules\('check has one'\)"),
     ],
     ids=["not_null", "check"],
 )
-def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it(
-    rules: dict[str, Any], way: str
-) -> None:
-    world = World(**rules).history()
+def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it(rules: Rules, way: str) -> None:
+    world = World(rules=rules).history()
     before = world.shown()
     with pytest.raises(ConstraintViolationError, match=rf"erase the whole rows, without columns=.* {way}") as raised:
         world.table.maintenance.erase(keys=[ADA], columns=PERSONAL)
@@ -265,9 +263,11 @@ def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it
 
 def test_a_rule_that_refuses_an_erasure_is_said_in_the_names_that_people_see() -> None:
     rows = pa.table({"Nr.": ["a"], "E mail": ["x"]})
-    table = Simulated().create(rows.schema, key="Nr.", buckets=1, not_null=["E mail"])
+    table = Simulated().create(rows.schema, key="Nr.", buckets=1, rules=Rules(not_null=["E mail"]))
     table.upsert(rows)
-    with pytest.raises(ConstraintViolationError, match=r"\['E mail'\]\)\. constraint='not_null E mail'") as raised:
+    with pytest.raises(
+        ConstraintViolationError, match=r"\('not_null E mail'\)\. constraint='not_null E mail'"
+    ) as raised:
         table.maintenance.erase(keys=["a"], columns=["E mail"])
     assert raised.value.key == {"Nr.": "a"}
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, Opening, PartialUpdate, StorageUnavailableError, Table, Transaction
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Rules, StorageUnavailableError, Table, Transaction
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, TableExistsError
 from crdt_mor.merge import compaction, contributions, visible
 from crdt_mor.merge.contributions import AT, Contributions
@@ -100,7 +100,7 @@ class World:
         return sorted(row for row in rows if row[2] is None or row[2] > (moment or self.now()))
 
     def rows(self, moment: datetime | None = None) -> list[Row]:
-        return sorted(self.table.to_polars(as_of=moment).rows())
+        return sorted(self.table.scan(as_of=moment).to_polars().rows())
 
     def stored(self) -> int:
         """The number of rows in the newest files."""
@@ -128,7 +128,7 @@ def test_rows_are_hidden_from_their_expiry_on_and_null_never_expires(world: Worl
     assert world.table.count() == 2
     assert world.table.scan(filter="id = 'a'").count() == 0
     assert world.table.scan(limit=5).to_arrow().num_rows == 2
-    assert world.table.to_polars(columns=["id"]).height == 2
+    assert world.table.scan(columns=["id"]).to_polars().height == 2
     world.sleep(1000)
     assert [row[0] for row in world.rows()] == ["c"]
 
@@ -457,7 +457,7 @@ def test_a_stable_scan_hides_what_has_expired_by_now(world: World) -> None:
 def test_rules_are_held_by_visible_rows(world: World) -> None:
     world.upsert(("a", 1, at(10)), ("b", 5, None))
     world.sleep(20)
-    world.table.add_rules(check={"large": "v > 2"})
+    world.table.add_rules(Rules(check={"large": "v > 2"}))
     assert world.table.verify().findings == ()
 
 
@@ -510,7 +510,7 @@ def test_two_tables_are_compared_at_one_moment(world: World) -> None:
     )
     other.upsert(world.table.to_polars())
     world.sleep(20)
-    now, then = world.table.diff(other), world.table.diff(world.table, as_of=moment)
+    now, then = world.table.diff(other), world.table.diff(world.table, moment)
     assert (now.here, now.there, now.changed) == (0, 0, 0)
     assert (then.here, then.there, then.changed) == (1, 0, 0)
 

@@ -351,28 +351,22 @@ def test_plan_of_a_compaction_names_its_file_groups_and_size_and_pickles(events:
 def test_a_table_is_read_whole_or_in_part(events: Table) -> None:
     assert events.to_arrow().schema == events.schema
     assert sorted(events.to_polars()["id"]) == sorted(events.to_pandas()["id"]) == ["a", "b", "c", "d"]
-    assert events.to_polars(columns="id", filter="n > 3").rows() == [("d",)]
-    assert events.to_arrow(columns=["n"], filter=pl.col("id") == "a").to_pylist() == [{"n": 1}]
-    assert sorted(events.to_pandas(columns=["id"], as_of=1)["id"]) == ["a", "b", "c"] or events.version != 2
-    assert events.to_polars(limit=2).height == 2
-    assert events.to_arrow(limit=2**70) == events.to_arrow()
-    assert events.to_polars(columns=["n", "id"], limit=2).columns == ["n", "id"]
+    assert events.scan(columns="id", filter="n > 3").to_polars().rows() == [("d",)]
+    assert events.scan(columns=["n"], filter=pl.col("id") == "a").to_arrow().to_pylist() == [{"n": 1}]
+    assert sorted(events.scan(columns=["id"], as_of=1).to_pandas()["id"]) == ["a", "b", "c"] or events.version != 2
+    assert events.scan(limit=2).to_polars().height == 2
+    assert events.scan(limit=2**70).to_arrow() == events.to_arrow()
+    assert events.scan(columns=["n", "id"], limit=2).to_polars().columns == ["n", "id"]
 
 
 def test_rows_are_counted_with_and_without_a_filter_and_at_a_moment(place: Place, make: Make) -> None:
     first = make().upsert(THREE)
     table = place.open()
     table.delete(keys=["a"])
-    assert (table.count(), table.count("n > 2"), table.count(pl.col("region") == "eu")) == (2, 1, 1)
-    assert (table.count(as_of=first), table.count(filter="n < 2", as_of=first)) == (3, 1)
-
-
-def test_head_shows_some_rows(events: Table) -> None:
-    assert events.head().height == 4
-    assert (events.head(2).height, events.head(0).height) == (2, 0)
-    for wrong in (-1, "two", 2.0, True):
-        with pytest.raises(InvalidInputError, match="number of rows"):
-            events.head(wrong)  # type: ignore[arg-type]
+    filters = None, "n > 2", pl.col("region") == "eu"
+    assert [table.scan(filter=filter_).count() for filter_ in filters] == [table.count(), 1, 1]
+    assert table.count() == 2
+    assert (table.scan(as_of=first).count(), table.scan(filter="n < 2", as_of=first).count()) == (3, 1)
 
 
 @pytest.mark.parametrize("of", ["table", "scan"])

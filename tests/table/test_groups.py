@@ -91,7 +91,7 @@ def test_the_rows_of_several_writers_become_one_commit(table: mor.Table) -> None
 
 def test_a_post_that_breaks_a_rule_is_left_to_its_owner(table: mor.Table) -> None:
     bad, good = made(table, rows(1, n=-1)), made(table, rows(2))  # of processes that do not know the rule
-    table.add_rules(check={"positive": "n > 0"})
+    table.add_rules(mor.Rules(check={"positive": "n > 0"}))
     put(table, bad)
     put(table, good)
     in_a_crowd(table).upsert(rows(5))
@@ -103,7 +103,7 @@ def test_a_writer_whose_post_comes_to_break_a_rule_is_told(world: Simulated) -> 
     made_with(world)
 
     def add() -> None:
-        opened(world).add_rules(check={"positive": "n > 0"})
+        opened(world).add_rules(mor.Rules(check={"positive": "n > 0"}))
 
     mine = in_a_crowd(opened(world, meanwhile(world.store, add)))
     with pytest.raises(mor.errors.ConstraintViolationError, match="positive"):

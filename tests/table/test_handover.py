@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor import InvalidInputError, Opening, Rules, Table
 from crdt_mor.format import properties
 from crdt_mor.hudi.handover import change_properties
 from crdt_mor.log.paths import BACKUP, PROPERTIES
@@ -111,7 +111,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "transaction": lambda t: t.transaction().__enter__(),
     "jobs.plan": lambda t: t.jobs.plan("upsert", SCHEMA),
     "set_properties": lambda t: t.set_properties({"owner": "ops"}),
-    "rules": lambda t: t.add_rules(not_null=["v"]),
+    "rules": lambda t: t.add_rules(Rules(not_null=["v"])),
     "alter": lambda t: t.alter(rename={"v": "w"}),
     "savepoint": lambda t: t.maintenance.savepoint("release"),
     "compact": lambda t: t.maintenance.compact(),

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Opening, Table
+from crdt_mor import Opening, Rules, Table
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
@@ -85,7 +85,7 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
     "drop a column": lambda table: table.alter(drop="n"),
     "savepoint": lambda table: table.maintenance.savepoint("second"),
     "drop a savepoint": lambda table: table.maintenance.drop_savepoint("before"),
-    "add a rule": lambda table: table.add_rules(check={"positive": "n >= 0"}),
+    "add a rule": lambda table: table.add_rules(Rules(check={"positive": "n >= 0"})),
     "set a property": lambda table: table.set_properties({"crdt_mor.retention": "2d"}),
 }
 

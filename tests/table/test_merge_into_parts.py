@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import CrdtMorError, InvalidInputError, Merged, MergeInto, Opening, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Merged, MergeInto, Opening, Rules, StorageUnavailableError, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.parts import MergePart, MergeSpread, PartDone
 from crdt_mor.store import MemoryStore
@@ -188,7 +188,12 @@ def test_rows_of_different_keys_that_concern_each_other_are_one_part(on: list[st
 @pytest.mark.slow
 def test_columns_have_the_names_that_people_see_and_rows_the_rules_of_the_table() -> None:
     """Keys of several columns and partitions name stored columns in their texts, of which tasks know the new names."""
-    settings = {"key": ["id", "region"], "partition_by": "region", "check": {"small": "n < 60"}, "buckets": 2}
+    settings = {
+        "key": ["id", "region"],
+        "partition_by": "region",
+        "rules": Rules(check={"small": "n < 60"}),
+        "buckets": 2,
+    }
     one, many = filled(make(**settings)), filled(make(**settings))
     for table in (one, many):
         table.alter(rename={"id": "Key of all", "region": "@place", "n": "how many"})

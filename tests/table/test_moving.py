@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Rules, Table
 from crdt_mor.payloads import Counter, Distinct, LatestBy, Max, MVRegister, ORSet
 from tests.tiers import slow
 
@@ -226,7 +226,7 @@ def test_columns_that_were_renamed_move_by_their_names_of_now() -> None:
 
 
 def test_a_move_is_held_to_the_rules() -> None:
-    table = make(check={"known": "country IN ('UK', 'US', 'FR')"})
+    table = make(rules=Rules(check={"known": "country IN ('UK', 'US', 'FR')"}))
     with pytest.raises(mor.errors.ConstraintViolationError):
         table.move(["ada"], partition={"country": "XX"})
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, Opening, Table
+from crdt_mor import CrdtMorError, Opening, Rules, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.payloads import Counter, ORSet
@@ -51,8 +51,8 @@ def renamed() -> Table:
 
 
 def again(table: Table, column: str) -> None:
-    table.add_rules(check={"a": f'"{AT}" > 0'})
-    table.add_rules(check={"a": f'"{column}" > 1'})
+    table.add_rules(Rules(check={"a": f'"{AT}" > 0'}))
+    table.add_rules(Rules(check={"a": f'"{column}" > 1'}))
 
 
 def twice(table: Table, column: str) -> None:
@@ -78,9 +78,9 @@ REFUSED: dict[str, Callable[[Table, str], object]] = {
     "merge, several": twice,
     "partition of another type": lambda t, _: t.overwrite(ROW, partitions=[{LAND: [1]}]),
     "partition of others": lambda t, _: t.overwrite(ROW, partitions=[{AT: 1}]),
-    "not_null": lambda t, name: t.add_rules(check={"a": f'"{AT}" > 5'}, not_null=[name]),
+    "not_null": lambda t, name: t.add_rules(Rules(check={"a": f'"{AT}" > 5'}, not_null=[name])),
     "another rule": again,
-    "default": lambda t, name: t.add_rules(default={name: [1]}),
+    "default": lambda t, name: t.add_rules(Rules(default={name: [1]})),
     "drop": lambda t, name: t.alter(drop=[KEY, name]),
 }
 
@@ -121,7 +121,12 @@ WRONG: dict[str, tuple[Callable[[Table], object], str]] = {
 def plain_for_one() -> Table:
     """A table with one name that files have not, in the check's text."""
     return Table.create(
-        "memory", SCHEMA, key=KEY, buckets=1, opening=Opening(store=MemoryStore()), check={"plus": f'"{COUNT}" > 0'}
+        "memory",
+        SCHEMA,
+        key=KEY,
+        buckets=1,
+        opening=Opening(store=MemoryStore()),
+        rules=Rules(check={"plus": f'"{COUNT}" > 0'}),
     )
 
 
@@ -147,7 +152,8 @@ def test_an_error_has_shown_names_in_its_values_and_within_quotes_in_its_sentenc
 def test_an_error_of_a_column_that_took_the_name_of_another_has_each_name_once() -> None:
     table = Table.create("memory", pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]), key="a",
                          buckets=1,
-                         opening=Opening(store=MemoryStore()), check={"plus": "b > c"}, not_null=["c"])  # fmt: skip
+                         rules=Rules(check={"plus": "b > c"}, not_null=["c"]),
+                         opening=Opening(store=MemoryStore()))  # fmt: skip
     table.alter(rename={"b": "d", "c": "b"})
     with pytest.raises(ConstraintViolationError) as raised:
         table.upsert(pa.table({"a": ["x"], "d": [1], "b": [2]}))
@@ -162,8 +168,8 @@ def test_no_refusal_of_a_new_table_has_a_name_of_files() -> None:
     nulls = pa.table([["a"], ["DE"], pa.nulls(1, pa.int64()), [1]], schema=SCHEMA)
     cases: list[tuple[pa.Table, dict[str, Any]]] = [
         (nulls, {"ordering": AT}),
-        (ROW, {"check": {"a": f'"{AT}" > 5'}}),
-        (nulls, {"not_null": [AT]}),
+        (ROW, {"rules": Rules(check={"a": f'"{AT}" > 5'})}),
+        (nulls, {"rules": Rules(not_null=[AT])}),
         (ROW, {"merge": {LAND: Counter()}}),
         (ROW, {"merge": {COUNT: ORSet()}}),
         (ROW, {"merge": {KEY: Counter()}}),
@@ -172,7 +178,7 @@ def test_no_refusal_of_a_new_table_has_a_name_of_files() -> None:
     ]
     for rows, settings in cases:
         makes: list[Callable[..., object]] = [lambda **given: Table.create_from("memory", rows, **given)]  # noqa: B023
-        if rows is not nulls and "check" not in settings:
+        if rows is not nulls and "rules" not in settings:
             makes.append(lambda **given: Table.create("memory", rows.schema, **given))  # noqa: B023
         for make in makes:
             with pytest.raises(CrdtMorError) as raised:

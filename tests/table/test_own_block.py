@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor import InvalidInputError, Opening, Rules, Table
 from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.own_blocks import _OPEN
 from crdt_mor.services.erasure import open_erasures
@@ -44,7 +44,7 @@ def merged(table: Table, **how: Any) -> None:
 
 
 VERBS: dict[str, Callable[[Table], Any]] = {
-    "add_rules": lambda table: table.add_rules(not_null="n"),
+    "add_rules": lambda table: table.add_rules(Rules(not_null="n")),
     "block": in_block,
     "delete": lambda table: table.delete(where="n > 4"),
     "erase": lambda table: table.maintenance.erase(keys=["a"]),

@@ -226,7 +226,7 @@ def _conditions(draw: st.DrawFn, depth: int = 2) -> pl.Expr:
 @settings(max_examples=150, deadline=None)
 @given(_conditions())
 def test_a_filter_loses_no_row(condition: pl.Expr) -> None:
-    assert _FILTERED.to_polars(filter=condition).sort("id").equals(_ROWS.filter(condition).sort("id"))
+    assert _FILTERED.scan(filter=condition).to_polars().sort("id").equals(_ROWS.filter(condition).sort("id"))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random filters find a strict comparison of days: a day also holds moments after its begin."""
     monkeypatch.setitem(partition_filters._ORDERED, ">", lambda column, value: column > value)
     condition = pl.col("ts") > BEGIN
-    assert not _FILTERED.to_polars(filter=condition).sort("id").equals(_ROWS.filter(condition))
+    assert not _FILTERED.scan(filter=condition).to_polars().sort("id").equals(_ROWS.filter(condition))
 
 
 # --- the doors --------------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_every_way_to_write(merge: Any, hive_style: bool) -> None:
     table.jobs.complete(job, [job.stage(rows(26, n=4).tail(1), task=0)])
     table.maintenance.compact()
     expected = {**dict.fromkeys(range(4, 20), 0), 2: 2, 3: 2, **dict.fromkeys(range(20, 25), 3), 25: 4}
-    assert dict(table.to_polars(columns=["id", "n"]).iter_rows()) == expected
+    assert dict(table.scan(columns=["id", "n"]).to_polars().iter_rows()) == expected
     table.overwrite(rows(1, n=9), partitions=[("2026-01-01", "An")])
     assert table.count() == 25
     assert not table.verify(deep=True).findings
@@ -313,7 +313,7 @@ def test_a_row_moves_as_its_source_changes() -> None:
     table.merge(source, on="id").when_matched_update_all().execute()
     assert shown(table).equals(pl.concat([source, rows().tail(14)]))
     table.move(keys=[7, 8], partition={"ts": BEGIN})
-    assert table.to_polars(filter=pl.col("ts") == BEGIN).sort("id")["id"].to_list() == [7, 8]
+    assert table.scan(filter=pl.col("ts") == BEGIN).to_polars().sort("id")["id"].to_list() == [7, 8]
     table.maintenance.compact()
     assert table.count() == 20
 
@@ -322,7 +322,7 @@ def test_an_update_may_change_a_source_within_its_partition() -> None:
     table = made()
     table.append(rows())
     table.update({"ts": pl.col("ts") + pl.duration(minutes=1), "name": "'Ann B'"}, where="id = 0")
-    assert table.to_polars(filter="id = 0").row(0) == (0, BEGIN + dt.timedelta(minutes=1), "Ann B", 0)
+    assert table.scan(filter="id = 0").to_polars().row(0) == (0, BEGIN + dt.timedelta(minutes=1), "Ann B", 0)
     with pytest.raises(InvalidInputError, match=r"cannot move a row.*partition_by=\['day\(ts\)'\] key="):
         table.update({"ts": pl.col("ts") + pl.duration(days=1)}, where="id < 2")
     assert table.count() == 20
@@ -347,11 +347,11 @@ def test_names_change_and_a_source_stays() -> None:
     assert table.config.partition_by == (mor.day("time of day"), DAYS[1])
     later = rows(n=1).rename({"ts": "time of day"})
     table.upsert(later)
-    assert table.to_polars(filter=pl.col("time of day") < dt.date(2026, 1, 2)).height == 4
+    assert table.scan(filter=pl.col("time of day") < dt.date(2026, 1, 2)).to_polars().height == 4
     with pytest.raises(InvalidInputError, match="cannot drop columns used by the partitions"):
         table.alter(drop=["time of day"])
     table.upsert(later.with_columns(ts_day=pl.lit("mine")), schema_mode="merge")
-    assert table.to_polars(filter="ts_day = 'mine'").height == 20
+    assert table.scan(filter="ts_day = 'mine'").to_polars().height == 20
     assert table.count() == 20
 
 

@@ -80,7 +80,7 @@ def test_every_output_of_no_columns_has_as_many_rows_as_are_shown(table: Table, 
     assert scan.narrowed(columns=[]).count() == scan.count() == count
     assert scan.narrowed(limit=3).to_arrow().num_rows == min(count, 3)
     assert scan._repr_html_().count("<tr>") - 1 == min(count, 10)
-    assert table.to_polars(columns=[], limit=5).shape == (5, 0)
+    assert table.scan(columns=[], limit=5).to_polars().shape == (5, 0)
 
 
 def test_a_scan_of_no_columns_says_what_it_reads_to_count(table: Table) -> None:

@@ -115,7 +115,11 @@ def test_times_of_day_are_iso_text_in_csv_and_json(folder: Path) -> None:
             {"id": 1, "second": time(4, 5, 6), "fine": time(23, 59, 59, 999999)},
             {"id": 2, "second": None, "fine": None},
         ]
-    assert table.count("fine > TIME '23:00:00'") == table.count(pl.col("second") == time(4, 5, 6)) == 1
+    assert (
+        table.scan(filter="fine > TIME '23:00:00'").count()
+        == table.scan(filter=pl.col("second") == time(4, 5, 6)).count()
+        == 1
+    )
     with pytest.raises(InvalidInputError, match=r"cannot be read.*wrong\.jsonl"):
         mor.read_files(str(folder / "wrong.jsonl"), schema=table.schema).to_reader().read_all()
 

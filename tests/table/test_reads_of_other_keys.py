@@ -62,16 +62,16 @@ def conditions(table: Table, number: int) -> list[pl.Expr]:
 def test_a_read_of_other_keys_goes_on(table: Table) -> None:
     for number, total in ((1, 3), (3, 5), (4, None)):
         for where in conditions(table, number):
-            assert table.to_polars(filter=where)["n"].to_list() == ([] if total is None else [total])
-            assert table.count(filter=where) == (total is not None)
+            assert table.scan(filter=where).to_polars()["n"].to_list() == ([] if total is None else [total])
+            assert table.scan(filter=where).count() == (total is not None)
             assert scan_table(table).filter(where).collect()["n"].to_list() == ([] if total is None else [total])
 
 
 def test_a_read_that_meets_the_key_names_it(table: Table) -> None:
     for scan in ({}, {"filter": "n > 4"}, {"filter": conditions(table, 2)[0]}):
         with pytest.raises(PayloadError, match=r"too large.*columns=\['n'\] key="):
-            table.to_polars(**scan)
-    assert table.to_polars(columns=["id"]).height == 3
+            table.scan(**scan).to_polars()
+    assert table.scan(columns=["id"]).to_polars().height == 3
 
 
 def test_ranges_of_keys_and_writes_by_filter_go_on(simulated: Simulated) -> None:
@@ -79,9 +79,9 @@ def test_ranges_of_keys_and_writes_by_filter_go_on(simulated: Simulated) -> None
     table = simulated.create(schema, key="id", buckets=1, merge={"n": Counter()})
     for number, by in ((1, 1), (2, 2), (7, MOST), (7, 1)):
         put(table, number, by)
-    assert sorted(table.to_polars(filter="id < 7").rows()) == [(1, 1), (2, 2)]
+    assert sorted(table.scan(filter="id < 7").to_polars().rows()) == [(1, 1), (2, 2)]
     assert table.delete(where="id < 7 AND n > 1").deletes == 1
-    assert table.to_polars(filter=pl.col("id").is_between(0, 5)).rows() == [(1, 1)]
+    assert table.scan(filter=pl.col("id").is_between(0, 5)).to_polars().rows() == [(1, 1)]
 
 
 class Shy(Payload):
@@ -116,7 +116,7 @@ def test_a_state_that_cannot_be_shown_is_named_by_its_key(simulated: Simulated) 
         table.upsert(pa.table({"id": ["a", "b", "c"], "n": [1, number, 3]}))
     with pytest.raises(PayloadError, match=r"acme\.shy/1 failed: .*no such number.*columns=\['n'\] key='b'"):
         table.to_polars()
-    assert table.to_polars(filter="id > 'b'")["n"].to_list() == [6]
+    assert table.scan(filter="id > 'b'").to_polars()["n"].to_list() == [6]
 
 
 def test_the_command_line_shows_other_keys(fast_path: Path) -> None:

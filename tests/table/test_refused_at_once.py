@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Opening, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, Rules, Table
 from crdt_mor.errors import ConstraintViolationError, SchemaMismatchError
 from crdt_mor.payloads import Counter
 from crdt_mor.planners.way import CHANGED, CLOSED
@@ -67,7 +67,7 @@ class Calls:
 
 def make(store: MemoryStore | None = None, **settings: Any) -> Table:
     store = MemoryStore() if store is None else store
-    settings = {"partition_by": "land", "check": {"positive": "n >= 0"}, **settings}
+    settings = {"partition_by": "land", "rules": Rules(check={"positive": "n >= 0"}), **settings}
     table = Table.create("t", SCHEMA, key="id", opening=Opening(store=store), **settings)
     table.upsert(ROW)
     table.upsert(ROW)
@@ -116,7 +116,7 @@ def with_old_value(store: MemoryStore) -> Table:
 def test_a_statement_that_another_process_has_made_right_is_committed(verb: str) -> None:
     store = MemoryStore()
     table = with_old_value(store)
-    Table("t", opening=Opening(store=store)).drop_rules(check="positive")
+    Table("t", opening=Opening(store=store)).drop_rules("check positive")
     VERBS[verb][1](table)
     assert table.to_polars()["n"].to_list() == [-1]
 
@@ -124,7 +124,7 @@ def test_a_statement_that_another_process_has_made_right_is_committed(verb: str)
 def test_a_statement_that_another_process_has_made_wrong_publishes_nothing() -> None:
     store = MemoryStore()
     table = with_old_value(store)
-    Table("t", opening=Opening(store=store)).add_rules(check={"small": "n < 5"})
+    Table("t", opening=Opening(store=store)).add_rules(Rules(check={"small": "n < 5"}))
     before = tail_of(Table("t", opening=Opening(store=store))).version
     with pytest.raises(ConstraintViolationError):
         table.upsert(ROW.with_columns(n=pl.lit(9)))
@@ -178,7 +178,7 @@ def test_an_update_of_no_rows_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_payload_lifts_once_if_nobody_interferes(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make(merge={"n": Counter()}, check=None)
+    table = make(merge={"n": Counter()}, rules=None)
     lifted = Calls(monkeypatch, statements, "lift")
     table.upsert(ROW)
     assert lifted.count == 1
@@ -195,7 +195,7 @@ def test_a_begun_statement_is_checked_again_if_rules_have_changed(monkeypatch: p
     begin = session.begin
 
     def later(*given: Any) -> Any:
-        Table("t", opening=Opening(store=store)).add_rules(check={"small": "n < 5"})
+        Table("t", opening=Opening(store=store)).add_rules(Rules(check={"small": "n < 5"}))
         return begin(*given)
 
     monkeypatch.setattr(session, "begin", later)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from crdt_mor import CrdtMorError, Opening, Table, Transaction
+from crdt_mor import CrdtMorError, Opening, Rules, Table, Transaction
 from crdt_mor.store import MemoryStore
 
 ROWS = pl.DataFrame({"id": [1, 2], "land": ["DE", "FR"], "price": [10, 1]})
@@ -47,7 +47,12 @@ def test_what_is_refused_leaves_nothing_in_its_block(
     statement: Callable[[Transaction], None], settings: dict[str, object], goes_on: bool
 ) -> None:
     table = Table.create(
-        "t", ROWS, key="id", partition_by="land", check={"positive": "price > 0"}, opening=Opening(store=MemoryStore())
+        "t",
+        ROWS,
+        key="id",
+        partition_by="land",
+        rules=Rules(check={"positive": "price > 0"}),
+        opening=Opening(store=MemoryStore()),
     )
     table.upsert(ROWS)
     with table.transaction(**settings) as tx:  # type: ignore[arg-type]

@@ -73,8 +73,8 @@ def test_a_savepoint_names_what_the_table_shows_wherever_a_moment_is_taken(table
     assert table.maintenance.savepoints() == [made]
     for reader in (table, again(table)):
         assert shown(reader, as_of="before-backfill") == {1}
-        assert reader.count(as_of="before-backfill") == 6
-        assert set(reader.to_polars(as_of="before-backfill")["n"]) == {1}
+        assert reader.scan(as_of="before-backfill").count() == 6
+        assert set(reader.scan(as_of="before-backfill").to_polars()["n"]) == {1}
         assert reader.changes(since="before-backfill").commits == 1
         assert reader.diff("before-backfill", "now").to_polars().height == 12
         assert reader.inspect.files("before-backfill").num_rows

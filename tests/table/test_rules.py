@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Opening, PartialUpdate, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Rules, Table
 from crdt_mor.errors import ConstraintViolationError
 from crdt_mor.payloads import Counter, LatestBy, ORSet
 from crdt_mor.testing import SimulatedEnvironment
@@ -27,7 +27,7 @@ def table_of(store: mor.store.MemoryStore, **options: Any) -> Table:
 
 
 def ruled(store: mor.store.MemoryStore, **options: Any) -> Table:
-    return table_of(store, not_null="price", check={"positive": "price > 0"}, **options)
+    return table_of(store, rules=Rules(not_null="price", check={"positive": "price > 0"}), **options)
 
 
 def rows(*values: tuple[Any, ...]) -> pl.DataFrame:
@@ -111,8 +111,12 @@ def test_every_door_is_held_to_the_rules(store: mor.store.MemoryStore, door: str
 
 def test_a_load_is_held_to_the_rules(store: mor.store.MemoryStore) -> None:
     with pytest.raises(ConstraintViolationError, match="'id': 2"):
-        Table.create_from("t", rows(GOOD, BAD), key="id", opening=Opening(store=store), check={"positive": "price > 0"})
-    table = Table.create_from("t", rows(GOOD), key="id", opening=Opening(store=store), check={"positive": "price > 0"})
+        Table.create_from(
+            "t", rows(GOOD, BAD), key="id", opening=Opening(store=store), rules=Rules(check={"positive": "price > 0"})
+        )
+    table = Table.create_from(
+        "t", rows(GOOD), key="id", opening=Opening(store=store), rules=Rules(check={"positive": "price > 0"})
+    )
     assert dict(table.rules.check) == {"positive": "price > 0"}
 
 
@@ -140,14 +144,14 @@ def test_the_first_row_and_the_number_of_rows_are_named(store: mor.store.MemoryS
 def test_a_row_breaks_a_check_the_error_shows_the_value_as_reads_do(value: pa.Scalar, condition: str) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", value.type)])
     opening = Opening(store=mor.store.MemoryStore())
-    table = Table.create("t", schema, key="id", check={"odd": condition}, opening=opening)
+    table = Table.create("t", schema, key="id", rules=Rules(check={"odd": condition}), opening=opening)
     with pytest.raises(ConstraintViolationError) as raised:
         table.append(pa.table({"id": [1], "at": pa.array([value.as_py()], value.type)}))
     assert f"values={ {'at': value.as_py()} }" in str(raised.value)
 
 
 def test_null_passes_a_check(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, check={"positive": "price > 0"})
+    table = table_of(store, rules=Rules(check={"positive": "price > 0"}))
     table.upsert(rows(NULL))
     assert table.scan().to_polars().rows() == [NULL]
 
@@ -159,7 +163,7 @@ def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.s
     stale.scan().to_arrow()
     block = stale.transaction()
     with block as tx:  # it began before the rule, and is waited for
-        Table("t", opening=Opening(store=store)).add_rules(check={"positive": "price > 0"}, validate=False)
+        Table("t", opening=Opening(store=store)).add_rules(Rules(check={"positive": "price > 0"}), validate=False)
         tx.upsert(rows((8, -8.0, "DE", 1)))
     assert table.scan(filter="price < 0").to_polars()["id"].to_list() == [8]
     for door in ("upsert", "transaction", "many processes", "update", "merge"):
@@ -172,7 +176,7 @@ def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.s
 def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     job = table.jobs.plan("upsert", SCHEMA)
-    table.add_rules(check={"positive": "price > 0"})
+    table.add_rules(Rules(check={"positive": "price > 0"}))
     with pytest.raises(ConstraintViolationError):
         job.stage(rows(BAD), task=0)
     table.jobs.abandon(job)
@@ -182,7 +186,7 @@ def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after
 
 
 def test_a_column_that_is_not_given_has_its_default(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, default={"country": "DE", "qty": 1})
+    table = table_of(store, rules=Rules(default={"country": "DE", "qty": 1}))
     table.upsert(rows(GOOD).select("id", "price"))
     table.upsert(rows((2, 2.0, None, None)))
     table.merge(rows((3, 3.0, "FR", 3)).select("id", "price")).when_not_matched_insert_all().execute()
@@ -200,7 +204,7 @@ def test_a_column_that_is_not_given_has_its_default(store: mor.store.MemoryStore
 
 
 def test_in_partial_updates_rows_that_are_new_for_sure_have_defaults(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, merge=mor.PartialUpdate(), default={"country": "DE"})
+    table = table_of(store, merge=mor.PartialUpdate(), rules=Rules(default={"country": "DE"}))
     table.append(rows(GOOD).select("id"))
     table.upsert(pl.DataFrame({"id": [2, 3], "price": [1.0, 1.0]}))
     table.merge(pl.DataFrame({"id": [3, 4]})).when_matched_update_all().when_not_matched_insert_all().execute()
@@ -229,7 +233,7 @@ def test_a_default_is_of_its_columns_type(
     store: mor.store.MemoryStore, kind: pa.DataType, given: Any, stored: Any
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("v", kind)])
-    Table.create("t", schema, key="id", opening=Opening(store=store), default={"v": given})
+    Table.create("t", schema, key="id", opening=Opening(store=store), rules=Rules(default={"v": given}))
     table = Table("t", opening=Opening(store=store))
     assert dict(table.rules.default) == {"v": stored}
     table.upsert(pa.table({"id": [1]}))
@@ -251,7 +255,7 @@ def test_a_default_is_of_its_columns_type(
 )
 def test_what_is_no_default_is_refused(store: mor.store.MemoryStore, schema: Any, default: Any) -> None:
     with pytest.raises(InvalidInputError):
-        Table.create("t", schema, key="id", opening=Opening(store=store), default=default)
+        Table.create("t", schema, key="id", opening=Opening(store=store), rules=Rules(default=default))
     assert store.list(".hoodie") == []
 
 
@@ -273,21 +277,21 @@ def test_what_is_no_default_is_refused(store: mor.store.MemoryStore, schema: Any
 )
 def test_what_is_no_rule_is_refused(store: mor.store.MemoryStore, rules: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
-        table_of(store, **rules)
+        table_of(store, rules=Rules(**rules))
     table = table_of(store)
     with pytest.raises(InvalidInputError, match=match):
-        table.add_rules(**rules)
+        table.add_rules(Rules(**rules))
     assert not table.rules
 
 
 def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, merge={"qty": Counter()}, check={"up": "qty >= 0"})
+    table = table_of(store, merge={"qty": Counter()}, rules=Rules(check={"up": "qty >= 0"}))
     table.upsert(rows(GOOD))
     table.upsert(rows(GOOD))
     with pytest.raises(ConstraintViolationError, match="'qty': -1"):
         table.update(set={"qty": "1"})  # which writes the difference
     with pytest.raises(InvalidInputError, match="ignores nulls"):
-        table.add_rules(not_null="qty")
+        table.add_rules(Rules(not_null="qty"))
     assert table.scan().to_polars()["qty"].to_list() == [2]
 
 
@@ -300,18 +304,18 @@ def test_a_check_of_a_column_that_is_written_otherwise_is_refused(store: mor.sto
             key="id",
             opening=Opening(store=store),
             merge={"tags": ORSet()},
-            check={"a": "tags IS NOT NULL"},
+            rules=Rules(check={"a": "tags IS NOT NULL"}),
         )
 
 
 def test_columns_that_a_payload_decides_together_are_checked(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, merge={("price", "qty"): LatestBy("qty")}, check={"p": "price > 0"})
+    table = table_of(store, merge={("price", "qty"): LatestBy("qty")}, rules=Rules(check={"p": "price > 0"}))
     table.upsert(rows(GOOD))
     table.update(set={"country": "'FR'"})
     with pytest.raises(ConstraintViolationError):
         table.upsert(rows(BAD))
     with pytest.raises(InvalidInputError, match="ignores nulls"):
-        table.add_rules(not_null="price")
+        table.add_rules(Rules(not_null="price"))
     assert table.scan().to_polars().rows() == [(1, 1.0, "FR", 1)]
 
 
@@ -320,7 +324,9 @@ def test_columns_that_a_payload_decides_together_are_checked(store: mor.store.Me
 
 def test_a_partial_update_is_asked_for_what_it_gives(store: mor.store.MemoryStore) -> None:
     table = table_of(
-        store, merge=PartialUpdate(), not_null="price", check={"worth": "price * qty < 100"}, default={"country": "DE"}
+        store,
+        merge=PartialUpdate(),
+        rules=Rules(not_null="price", check={"worth": "price * qty < 100"}, default={"country": "DE"}),
     )
     table.append(rows(GOOD).select("id", "price", "qty"))
     assert table.scan().to_polars().rows() == [GOOD]
@@ -346,31 +352,46 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.store.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD, BAD, (5, -5.0, "DE", 1)))
     with pytest.raises(ConstraintViolationError, match="not added") as raised:
-        table.add_rules(check={"positive": "price > 0"}, default={"country": "DE"})
+        table.add_rules(Rules(check={"positive": "price > 0"}, default={"country": "DE"}))
     assert (raised.value.key, raised.value.rows) == ({"id": 2}, 2)
     assert not table.rules
-    table.add_rules(check={"positive": "price > 0"}, validate=False)
+    table.add_rules(Rules(check={"positive": "price > 0"}), validate=False)
     assert [*table.rules.unproven] == ["check positive"]
     with pytest.raises(ConstraintViolationError):
         table.upsert(rows(BAD))
     with pytest.raises(ConstraintViolationError):
-        table.add_rules(check={"positive": "price > 0"})
+        table.add_rules(Rules(check={"positive": "price > 0"}))
     assert [*table.rules.unproven] == ["check positive"]
     table.delete(where="price < 0")
-    table.add_rules(check={"positive": "price > 0"})
+    table.add_rules(Rules(check={"positive": "price > 0"}))
     assert not table.rules.unproven
     version = table.version
-    table.add_rules(check={"positive": "price > 0"})
+    table.add_rules(Rules(check={"positive": "price > 0"}))
     assert table.version == version
     with pytest.raises(InvalidInputError, match="another rule with this name"):
-        table.add_rules(check={"positive": "price > 1"})
-    table.drop_rules(check="positive")
+        table.add_rules(Rules(check={"positive": "price > 1"}))
+    table.drop_rules("check positive")
     table.upsert(rows(BAD))
     with pytest.raises(InvalidInputError, match="no such rules"):
-        table.drop_rules(check="positive")
-    for nothing in (table.add_rules, table.drop_rules):
-        with pytest.raises(InvalidInputError, match="pass rules to"):
-            nothing()
+        table.drop_rules("check positive")
+    with pytest.raises(InvalidInputError, match="pass rules to add"):
+        table.add_rules(Rules())
+    with pytest.raises(InvalidInputError, match="pass rules to drop"):
+        table.drop_rules([])
+    with pytest.raises(InvalidInputError, match=r"pass crdt_mor.Rules"):
+        table.add_rules({"not_null": "price"})  # type: ignore[arg-type]
+
+
+def test_rules_of_a_table_are_added_to_another_and_pickled(store: mor.store.MemoryStore) -> None:
+    asked = Rules(not_null="id", check={"positive": "price > 0"}, default={"country": "DE"})
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    assert asked.not_null == ("id",)
+    assert not Rules()
+    table, other = table_of(store, rules=asked), table_of(mor.store.MemoryStore())
+    other.add_rules(table.rules)
+    assert other.rules == table.rules == asked
+    other.drop_rules(["not_null id", "check positive", "default country"])
+    assert not other.rules
 
 
 def test_a_rule_waits_for_writes_that_began_before_it(store: mor.store.MemoryStore) -> None:
@@ -378,10 +399,12 @@ def test_a_rule_waits_for_writes_that_began_before_it(store: mor.store.MemorySto
     with table.transaction() as tx:
         tx.upsert(rows(BAD))
         with pytest.raises(mor.errors.EarlierWritePendingError, match="Add the rule again"):
-            Table("t", opening=Opening(store=store)).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
+            Table("t", opening=Opening(store=store)).add_rules(
+                Rules(check={"positive": "price > 0"}), wait=timedelta(0)
+            )
         assert not Table("t", opening=Opening(store=store)).rules
     with pytest.raises(ConstraintViolationError, match="not added"):
-        table.add_rules(check={"positive": "price > 0"})
+        table.add_rules(Rules(check={"positive": "price > 0"}))
 
 
 def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.store.MemoryStore) -> None:
@@ -401,16 +424,18 @@ def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.store.MemorySto
                 block.__exit__(None, None, None)
 
     with pytest.raises(ConstraintViolationError, match="not added"):
-        Table("t", opening=Opening(store=store, environment=Waiting())).add_rules(check={"positive": "price > 0"})
+        Table("t", opening=Opening(store=store, environment=Waiting())).add_rules(
+            Rules(check={"positive": "price > 0"})
+        )
     assert ended
     assert not table.rules
 
 
 def test_a_restore_leaves_later_rules_unproven(store: mor.store.MemoryStore) -> None:
-    table = table_of(store, not_null="country")
+    table = table_of(store, rules=Rules(not_null="country"))
     commit = table.upsert(rows(BAD))
     table.delete(where="price < 0")
-    table.add_rules(check={"positive": "price > 0"})
+    table.add_rules(Rules(check={"positive": "price > 0"}))
     assert not table.rules.unproven
     table.maintenance.restore(commit)
     assert [*table.rules.unproven] == ["check positive"]
@@ -431,7 +456,11 @@ def test_rules_move_with_a_table(store: mor.store.MemoryStore) -> None:
 
 def test_growth_keeps_checks_that_can_be_asked(store: mor.store.MemoryStore) -> None:
     table = Table.create(
-        "t", {"id": pl.Int64, "n": pl.Int32}, key="id", opening=Opening(store=store), check={"even": "n % 2 = 0"}
+        "t",
+        {"id": pl.Int64, "n": pl.Int32},
+        key="id",
+        opening=Opening(store=store),
+        rules=Rules(check={"even": "n % 2 = 0"}),
     )
     table.upsert(pl.DataFrame({"id": [1], "n": [2], "new": [1]}), schema_mode="merge")
     assert table.schema.field("n").type == pa.int64()
@@ -444,19 +473,21 @@ def test_a_table_that_is_there_has_the_rules_that_are_asked_for(store: mor.store
     assert ruled(store, exist_ok=True).rules.check == {"positive": "price > 0"}
     assert table_of(store, exist_ok=True).rules.not_null == ("price",)
     with pytest.raises(mor.errors.TableExistsError, match="change its rules"):
-        table_of(store, exist_ok=True, not_null="price")
+        table_of(store, exist_ok=True, rules=Rules(not_null="price"))
 
 
 def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: mor.store.MemoryStore) -> None:
     columns = {"id": pa.int64(), "cost": pa.float64()}
 
     def again(check: str) -> Table:
-        return Table.create("t", columns, key="id", check={"known": check}, exist_ok=True, opening=Opening(store=store))
+        return Table.create(
+            "t", columns, key="id", rules=Rules(check={"known": check}), exist_ok=True, opening=Opening(store=store)
+        )
 
     first = {"id": pa.int64(), "price": pa.float64()}
-    Table.create("t", first, key="id", check={"known": "price > 0 OR id = 7"}, opening=Opening(store=store)).alter(
-        rename={"price": "cost"}
-    )
+    Table.create(
+        "t", first, key="id", rules=Rules(check={"known": "price > 0 OR id = 7"}), opening=Opening(store=store)
+    ).alter(rename={"price": "cost"})
     for check in ("cost > 0 OR id = 7", '"cost">0 OR "id" = 7'):
         assert again(check).rules.check == {"known": '"cost" > 0 OR id = 7'}
     for other in ("cost > 1 OR id = 7", "id > 0 OR cost = 7", "cost > 0 OR id = 77"):

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import Opening, Table
+from crdt_mor import Opening, Rules, Table
 from crdt_mor.api import commit
 from crdt_mor.errors import ConstraintViolationError, EarlierWritePendingError
 from crdt_mor.parts import PartDone, UpdatePart
@@ -70,7 +70,7 @@ def added_before_it_begins(world: Simulated, **rules: Any) -> Iterator[list[int]
         def done(*given: Any) -> Any:
             happened.append(1)
             if len(happened) == 1:
-                again(world).add_rules(**rules, validate=False)
+                again(world).add_rules(Rules(**rules), validate=False)
             return do(*given)
 
         return done
@@ -83,7 +83,7 @@ def added_before_it_begins(world: Simulated, **rules: Any) -> Iterator[list[int]
 
 @pytest.mark.parametrize("update", UPDATES)
 def test_what_a_check_asks_together_is_written_and_asked(world: Simulated, update: Update) -> None:
-    table = make(world, check=WORTH)
+    table = make(world, rules=Rules(check=WORTH))
     update(table, "price + 1")
     assert shown(table) == [(1, 3, 3), (2, 4, 5)]
     with pytest.raises(ConstraintViolationError):
@@ -127,11 +127,11 @@ def test_a_check_that_comes_while_an_update_waits_is_none_of_it(world: Simulated
 
     def adding(seconds: float) -> None:
         world.environment.sleep = sleep  # type: ignore[method-assign]
-        again(world).add_rules(check=WORTH, validate=False)
+        again(world).add_rules(Rules(check=WORTH), validate=False)
         straggler.__exit__(None, None, None)
 
     world.environment.sleep = adding  # type: ignore[method-assign]
     update(table, "50", timedelta(seconds=60))
     assert shown(table) == [(1, 50, 3), (2, 4, 5)]
     with pytest.raises(ConstraintViolationError, match="not added"):
-        table.add_rules(check=WORTH)
+        table.add_rules(Rules(check=WORTH))

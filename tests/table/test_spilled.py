@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor import Opening, PartialUpdate, Table
+from crdt_mor import Opening, PartialUpdate, Rules, Table
 from crdt_mor.errors import CrdtMorError, InvalidInputError, SchemaMismatchError, StorageUnavailableError
 from crdt_mor.ground.spill import SpillFile
 from crdt_mor.payloads import Counter, EventList, First, MVRegister, ORSet
@@ -267,7 +267,7 @@ def test_rules_added_meanwhile_hold() -> None:
     table = table_of(200)
     table.upsert(repeated().slice(0, 1))  # before the first write of a table the begin comes first
     with pytest.raises(CrdtMorError, match="small"):
-        table.upsert(while_reading(lambda: table.add_rules(check={"small": "n < 30"})))
+        table.upsert(while_reading(lambda: table.add_rules(Rules(check={"small": "n < 30"}))))
     assert table.count() == 1
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor import InvalidInputError, Opening, Rules, Table
 from crdt_mor.read.inputs import Inputs
 from crdt_mor.read.sql import Condition
 from crdt_mor.store import MemoryStore
@@ -124,7 +124,7 @@ def test_merge_and_check_take_conditions_beside_a_zone_or_a_null() -> None:
     for condition, met in [("source.z > '2026-01-02 00:00:00Z'", 2), ("(target.n = NULL) IS NULL", 5)]:
         done = table.merge(source, on="id").when_matched_update({"n": "source.n"}, condition).execute()
         assert done.clauses == (met,)
-    table.add_rules(check={"old": "st.z < '2027-01-01 00:00:00Z'", "unknown": "COALESCE(n = NULL, TRUE)"})
+    table.add_rules(Rules(check={"old": "st.z < '2027-01-01 00:00:00Z'", "unknown": "COALESCE(n = NULL, TRUE)"}))
     assert table.count() == 5
 
 
@@ -149,4 +149,4 @@ def test_update_with_a_moment_of_another_zone_says_that_types_differ() -> None:
     with pytest.raises(InvalidInputError, match=r"values of different types are compared|a moment with"):
         table.update({"said": pl.col("z") > noon})
     table.update({"said": pl.col("z") > noon.astimezone(ZoneInfo(BERLIN))})
-    assert table.count("said") == 2
+    assert table.scan(filter="said").count() == 2

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor import InvalidInputError, Opening, Rules, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.inputs import Inputs
@@ -214,11 +214,11 @@ def test_such_values_mean_the_same_in_updates_filters_checks_and_merges() -> Non
     table.update({"n": "STRPOS(p, 'x')", "s": "LEFT(p, 0)"})
     assert column(table, "n") == [None, 0, 0, 0, None, 1]
     assert column(table, "s") == [None, "", "", "", None, ""]
-    assert table.count("LEFT(p, 0) = ''") == 4
+    assert table.scan(filter="LEFT(p, 0) = ''").count() == 4
     condition = "CASE WHEN source.d > '2026-04-01' THEN source.m['k'] > 3 ELSE FALSE END"
     done = table.merge(ROWS, on="id").when_matched_update({"n": "source.m['k']"}, condition).execute()
     assert (done.clauses, column(table, "n")[4:]) == ((2,), [4, 5])
-    table.add_rules(check={"month": "COALESCE(DATE_TRUNC('month', d) > '2020-01-01' AND m['k'] < 9, TRUE)"})
+    table.add_rules(Rules(check={"month": "COALESCE(DATE_TRUNC('month', d) > '2020-01-01' AND m['k'] < 9, TRUE)"}))
     assert table.count() == 6
 
 

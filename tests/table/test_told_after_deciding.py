@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Opening, StorageUnavailableError, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, Rules, StorageUnavailableError, Table
 from crdt_mor.errors import (
     CommitUnknownError,
     ErasureUnfinishedError,
@@ -131,7 +131,7 @@ def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outc
 
 
 STEPS: dict[str, tuple[Callable[[Table], Any], Callable[[Table], Any]]] = {
-    "add_rules": (lambda table: None, lambda table: table.add_rules(not_null="n")),
+    "add_rules": (lambda table: None, lambda table: table.add_rules(Rules(not_null="n"))),
     "drop_savepoint": (
         lambda table: table.maintenance.savepoint("here"),
         lambda table: table.maintenance.drop_savepoint("here"),

@@ -58,9 +58,8 @@ mor.Table.create("v", columns, key="id", merge=mor.PartialUpdate(columns=counted
 together = {("a", "b"): Counter()}
 mor.Table.create("v", columns, key="id", merge=together)
 mor.Table.create("v", columns, key="id", merge={"n": Counter(), ("a", "b"): "my_module:Rule"})
-rows: pl.DataFrame = table.to_polars(columns=["id"], filter=pl.col("id") == "a")
-number: int = table.count("id = 'a'")
-few: pl.DataFrame = table.head(2)
+rows: pl.DataFrame = table.scan(columns=["id"], filter=pl.col("id") == "a").to_polars()
+number: int = table.count()
 anything: mor.Data = frame
 
 table.upsert(5)  # refused

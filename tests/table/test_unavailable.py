@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, Opening, Table
+from crdt_mor import InvalidInputError, Opening, Rules, Table
 from crdt_mor.errors import ConstraintViolationError
 from crdt_mor.payloads import Counter, Last, LatestBy, PartialUpdate
 from crdt_mor.store import MemoryStore
@@ -327,7 +327,7 @@ def test_a_row_with_some_columns_of_a_payload_is_refused() -> None:
 
 
 def test_rules_see_the_given_cells_only() -> None:
-    table = made(not_null=["a"], check={"short": "LENGTH(a) < 9"})
+    table = made(rules=Rules(not_null=["a"], check={"short": "LENGTH(a) < 9"}))
     table.upsert(rows({"id": 1, "a": "x", "n": 1}))
     table.upsert(rows({"id": 1, "a": MARK, "n": 2}))
     assert shown(table) == [{"id": 1, "a": "x", "b": None, "n": 2}]

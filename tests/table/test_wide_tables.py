@@ -68,7 +68,9 @@ VERBS: Mapping[str, Verb] = {
     "diff": lambda table, _, __: table.diff(2, table.version).to_arrow(),
     "why": lambda table, _, __: table.why("a"),
     "verify": lambda table, _, __: table.verify(deep=True),
-    "checks": lambda table, _, names: table.add_rules(check={f"of {name}": f"{name} < 1e9" for name in names[:8]}),
+    "checks": lambda table, _, names: table.add_rules(
+        mor.Rules(check={f"of {name}": f"{name} < 1e9" for name in names[:8]})
+    ),
     "rename": lambda table, _, names: table.alter(rename={name: f"new {name}" for name in names}),
     "mirror": lambda table, _, __: table.mirror("delta"),
 }

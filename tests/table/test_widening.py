@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Rules, Table
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
 from crdt_mor.merge.blocks import Columns
@@ -401,7 +401,7 @@ def test_several_columns_that_decide_together_widen(place: Place) -> None:
 
 
 def test_defaults_and_checks_hold_for_the_wider_type(place: Place) -> None:
-    table = empty(place, default={"x": D("1.50")}, check={"small": "x < 2"})
+    table = empty(place, rules=Rules(default={"x": D("1.50")}, check={"small": "x < 2"}))
     table.upsert(given(NARROW, (1, D("1.25"))))
     table.alter(widen={"x": DEEP})
     table.upsert(pa.table({"id": [2]}))

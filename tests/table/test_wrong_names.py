@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Opening, Table
+from crdt_mor import CrdtMorError, InvalidInputError, Opening, Rules, Table
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store import MemoryStore
@@ -73,9 +73,9 @@ DOORS: dict[str, Callable[[Table, str], object]] = {
     "changes": lambda t, name: t.changes(columns=[name]),
     "images": lambda t, name: t.changes(columns=[name], images=True),
     "erase": lambda t, name: t.maintenance.erase(keys=[("DE", "a")], columns=[name]),
-    "not_null": lambda t, name: t.add_rules(not_null=[name]),
-    "check": lambda t, name: t.add_rules(check={"positive": f"{name} > 0"}),
-    "default": lambda t, name: t.add_rules(default={name: 1}),
+    "not_null": lambda t, name: t.add_rules(Rules(not_null=[name])),
+    "check": lambda t, name: t.add_rules(Rules(check={"positive": f"{name} > 0"})),
+    "default": lambda t, name: t.add_rules(Rules(default={name: 1})),
     "upsert": lambda t, name: t.upsert(row(id="a", land="DE", **{name: 1})),
     "append": lambda t, name: t.append(row(id="b", land="DE", **{name: 1})),
     "overwrite, partition": lambda t, name: t.overwrite(row(id="b", land="DE"), partitions=[{name: "DE"}]),

@@ -26,7 +26,7 @@ def shop() -> mor.Table:
     """The table at the end of the story, with two writes that are under way."""
     world = Simulated()
     merge, check = {"views": Counter()}, {"positive": "price >= 0"}
-    table = world.create(SCHEMA, key="id", buckets=4, merge=merge, check=check, name="shop")
+    table = world.create(SCHEMA, key="id", buckets=4, merge=merge, rules=mor.Rules(check=check), name="shop")
     for step in range(STEPS):
         _step(world, table, step)
     table.maintenance.savepoint("before-sale")

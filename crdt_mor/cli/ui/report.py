@@ -103,7 +103,7 @@ def file_groups(files: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
-    payloads, comments = table.config.payloads, table.comments
+    payloads, comments = table.config.payloads, table.inspect.comments()
     sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
     return {
         "table": table.config.name,
