@@ -2,7 +2,8 @@
 
 Each is a predicate over (previous, following), checked before a version is put. So a bug in a transition stops its
 process before the table is damaged. A docstring's first line states the rule, which `services.verify` prints. More
-invariants are in `model.invariants_…`. `@of` names the fields whose change can break an invariant.
+invariants are in `model.invariants_…`. `@of` names the fields whose change can break an invariant, and the field that
+it is about.
 
 Two rules need more than values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3 of
 `log.publish` checks that a version follows the tail.
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 from crdt_mor.model import invariants_history, invariants_sealing
 from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
-from crdt_mor.model.invariants_fields import FIELDS, Invariant, of
+from crdt_mor.model.invariants_fields import Invariant, concerned, of
 from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Decided, is_open, still_kept
@@ -39,11 +40,8 @@ def require_sealed(event: Timeline, sealed: Timeline) -> None:
 
 
 def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: Timeline) -> None:
-    before = vars(previous)
-    changed = {name for name, part in vars(following).items() if part is not before.get(name)}
-    for holds in invariants:
-        fields = FIELDS.get(holds)
-        if (fields is None or not changed.isdisjoint(fields)) and not holds(previous, following):
+    for holds in concerned(invariants, previous, following):
+        if not holds(previous, following):
             raise BrokenInvariantError(
                 "this is a bug in crdt-mor, and nothing was published: please report it. "
                 f"invariant={holds.__name__} previous={previous.version} following={following.version}"
@@ -191,7 +189,7 @@ def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
     return all(p == before.get(p.barrier, p) for p in following.plans)
 
 
-@of("pending", "plans", "rolled_back", "completions")
+@of("pending", "plans", "rolled_back", "completions", about="rolled_back")
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
     """A rolled-back write or cancelled plan stays unchanged until it is forgotten.
 
@@ -233,11 +231,9 @@ def overwrites_are_noted_while_they_void_something(previous: Timeline, following
     ) and all(o in previous.overwrites or previous.clock < o.barrier <= following.clock or o in of_hudi for o in noted)
 
 
-@of("completions")
+@of("completions", about="overwrites")
 def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bool:
     """No write completes with files in a scope that was overwritten after the write's request."""
-    if not previous.overwrites:
-        return True
     return not any(
         previous.void_files(completion.requested, completion.files)
         for completion in following.completions_since(previous)
@@ -249,18 +245,6 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
 
 
 @of("completions")
-def completions_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A completion in the value never changes, nor do its files.
-
-    All helpers must project it with the same bytes.
-    """
-    if following.carries(previous):
-        return True
-    before = {c.requested: c for c in previous.completions}
-    return all(c is before.get(c.requested, c) or c == before[c.requested] for c in following.completions)
-
-
-@of("completions")
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
     """New completions contain this version's number, by which helpers find the events to project."""
     return all(c.version == following.version for c in following.completions_since(previous))
@@ -268,12 +252,14 @@ def completions_bear_the_version_that_published_them(previous: Timeline, followi
 
 @of("completions", "segments")
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
-    """An event keeps the completions of the previous version in order, and its segments.
+    """An event changes no completion, and keeps those of the previous version in order, and its segments.
 
-    Only sealing moves completions. A restore drops some, see `a_restore_keeps_what_came_before`.
+    All helpers must project a completion with the same bytes. Only sealing moves completions. A restore drops some, see
+    `a_restore_keeps_what_came_before`.
     """
     if following.is_restore_of(previous):
-        return True
+        before = {c.requested: c for c in previous.completions}
+        return all(c == before.get(c.requested, c) for c in following.completions)
     return following.carries(previous) and previous.segments == following.segments
 
 
@@ -330,7 +316,7 @@ def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
 # --- migrations -------------------------------------------------------------------------------------------------------
 
 
-@of("moving", "pending", "plans", "completions")
+@of("moving", "pending", "plans", "completions", about="moving")
 def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) -> bool:
     """A closed table of a migration gets no new write or plan, and stays closed until it is reopened.
 
@@ -363,7 +349,7 @@ def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
 # --- declared writes --------------------------------------------------------------------------------------------------
 
 
-@of("completions")
+@of("completions", about="pending")
 def a_write_keeps_to_what_it_has_declared(previous: Timeline, following: Timeline) -> bool:
     """A write completes only with files in the partitions declared at its begin.
 
@@ -443,7 +429,7 @@ def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline)
 # --- handover to Hudi's writers ---------------------------------------------------------------------------------------
 
 
-@of("handed_over", "pending", "plans", "completions")
+@of("handed_over", "pending", "plans", "completions", about="handed_over")
 def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following: Timeline) -> bool:
     """A table handed over to Hudi has no pending write and no open plan, and gets only Hudi's commits.
 
@@ -475,7 +461,6 @@ INVARIANTS: tuple[Invariant, ...] = (
     rollbacks_are_of_writes_that_are_forgotten,
     overwrites_are_noted_while_they_void_something,
     what_is_void_is_not_committed,
-    completions_never_change,
     completions_bear_the_version_that_published_them,
     an_event_only_adds_completions,
     tokens_grow,

@@ -6,20 +6,37 @@ The previous version kept every invariant, so an event can break only those of t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from crdt_mor.model.timeline import Timeline
 
 Invariant = Callable[[Timeline, Timeline], bool]
 
-FIELDS: dict[Invariant, tuple[str, ...]] = {}
-"""Invariants without fields are checked of every version."""
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """fields: an invariant holds if both versions share them. about: it holds if both have this field's default."""
+
+    fields: tuple[str, ...]
+    about: str | None = None
 
 
-def of(*fields: str) -> Callable[[Invariant], Invariant]:
-    """Declare that an invariant holds if both versions share these fields."""
+CONCERNS: dict[Invariant, Concern] = {}
+"""Other invariants are checked of every version."""
 
+
+def of(*fields: str, about: str | None = None) -> Callable[[Invariant], Invariant]:
     def declare(holds: Invariant) -> Invariant:
-        FIELDS[holds] = fields
+        CONCERNS[holds] = Concern(fields, about)
         return holds
 
     return declare
+
+
+def concerned(invariants: tuple[Invariant, ...], previous: Timeline, following: Timeline) -> list[Invariant]:
+    """Return the invariants that the second of two versions can break."""
+    before, after = vars(previous), vars(following)
+    same = {name for name, part in after.items() if part is before.get(name)}
+    absent = {name for name in same if after[name] is getattr(Timeline, name, same)}
+    concerns = ((holds, CONCERNS.get(holds)) for holds in invariants)
+    return [holds for holds, c in concerns if c is None or not (c.about in absent or same.issuperset(c.fields))]

@@ -65,7 +65,7 @@ def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) ->
     )
 
 
-@of("pending", "plans", "rolled_back", "completions", "archive")
+@of("pending", "plans", "rolled_back", "completions", "archive", about="archive")
 def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Every instant in the value, finished or not, was requested after the watermark.
 
