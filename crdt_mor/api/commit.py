@@ -27,7 +27,7 @@ from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.authors import Info, application_of, check_info
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.planners.way import CLOSED, HUDI, OVERWRITE, REFUSED, Way, Write, way
+from crdt_mor.planners.way import CLOSED, OVERWRITE, REFUSED, Way, Write, way
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare
@@ -235,11 +235,6 @@ def _in_one_event(
     info: Info,
     size: Callable[[], int],
 ) -> tuple[Commit, T] | Way:
-    if session.config.ours:
-        if session.has_known_tail:
-            session.views.sealed(look=True)  # Hudi's completed commits come before an update
-        if session.views.hudi_is_writing():
-            return HUDI  # only a block can wait
     write = Write(is_computed=True)
     while True:
         done = _tried(session, statement, token, info, size, write)

@@ -29,7 +29,7 @@ from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import columns_in, conjunction, conjuncts
 from crdt_mor.read.filter_errors import failed_on_rows
 from crdt_mor.read.partition_rows import PartitionRows
-from crdt_mor.read.prune import Pruning, pinned_keys, prune
+from crdt_mor.read.prune import Pruning, few, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.trees import with_columns_named
@@ -142,7 +142,9 @@ class Scan(ArrowRows):
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
         columns = snapshot.read_columns(self._needed(self._stored), down)
-        said = explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, self._keys)
+        said = explain(
+            self._pruning, merging, columns, down, late, self._limit, session.store.parquet, few(self._pruning.keys)
+        )
         names = snapshot.names
         if names.are_stored or down is None:
             return replace(said, columns=tuple(map(names.shown, said.columns)))
@@ -194,7 +196,8 @@ class Scan(ArrowRows):
 
     @property
     def _stored(self) -> list[str]:
-        return [self._by_shown[name] for name in self._columns]
+        names = self._columns
+        return list(names) if self._snapshot.names.are_stored else [self._by_shown[name] for name in names]
 
     @cached_property
     def _parts_of_filter(self) -> list[tuple[pl.Expr, pl.Expr | None]]:
@@ -220,11 +223,6 @@ class Scan(ArrowRows):
         return prune(snapshot.slices, self._inside, session.config, snapshot.schema, rows)
 
     @cached_property
-    def _keys(self) -> tuple[str, ...] | None:
-        """The only keys that the filter allows, if few; None for any."""
-        return pinned_keys(self._inside, self._snapshot.session.config, self._snapshot.schema)
-
-    @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
         """The filter in two parts: on stored names for the kernel and Parquet, and on declared types and this scan's
         names.
@@ -248,15 +246,19 @@ class Scan(ArrowRows):
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
         """Yield visible rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
         down, late = self._conditions
-        snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else Slices())
+        pruning = self._pruning
+        snapshot, keys = (
+            replace(self._snapshot, slices=pruning.kept if self._limit != 0 else Slices()),
+            few(pruning.keys),
+        )
         if late is None:
-            frames = snapshot.frames(columns, down, self._limit, keys=self._keys, kept=kept)
+            frames = snapshot.frames(columns, down, self._limit, keys=keys, kept=kept)
         else:
             frames = snapshot.frames(
                 self._needed(columns),
                 down,
                 finish=lambda frame: self._late(frame, late, columns),
-                keys=self._keys,
+                keys=keys,
                 kept=kept,
             )
         return frames if self._limit is None else _first(frames, self._limit)

@@ -63,23 +63,25 @@ def _is_bounded(kind: pa.DataType) -> bool:
     return bool(kind_of(inner).unsound) or any(_is_bounded(inner.field(i).type) for i in range(inner.num_fields))
 
 
-def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
-    """Convert a batch's column to the stored type of `column`; errors name field, row and value."""
+def to_stored(data: pa.ChunkedArray, column: pa.Field, target: pa.DataType) -> pa.ChunkedArray:
+    """Convert a batch's column to the stored type of `column`, `target`; errors name field, row and value."""
     plain = plain_values(data)
     if not column.nullable and plain.null_count:
         row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
-    target = stored_type(column.type, column.name)
     if _is_stored(data.type, column.type, target):
-        return data if _same(data.type, target) else data.cast(target)  # only names inside lists differ
+        return data if _same(data.type, target) else data.cast(target)  # texts, or names inside lists
     if pt.is_nested(column.type):
         _refuse_unknown_fields(data.type, column.type, column.name)
     if not meets(data.type, column.type):
         raise _mismatch(data.type, column)
     try:
-        return _stored(plain, column.type, column.name)
+        return _stored(plain, column.type, column.name, target)
     except _InexactError as error:
-        row, advice = _first_failure(plain, column), _of_int96(error.kind) or _of_wider(error.kind, error.declared)
+        row, advice = (
+            _first_failure(plain, column, target),
+            _of_int96(error.kind) or _of_wider(error.kind, error.declared),
+        )
         raise SchemaMismatchError(
             f"the column cannot hold this value unchanged{error.why}: cast or round it yourself{advice}. "
             f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"
@@ -103,9 +105,9 @@ def _of_int96(kind: pa.DataType) -> str:
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
     """Convert a stored column (or a string view of it) to its declared type and field names."""
-    if has_other_parts(declared):
-        return pa.chunked_array([_rebuilt(chunk, declared) for chunk in data.chunks], declared)
     if pt.is_nested(declared):
+        if has_other_parts(declared):
+            return pa.chunked_array([_rebuilt(chunk, declared) for chunk in data.chunks], declared)
         data = called(data, with_shown_fields(data.type, declared))
     if _same(data.type, declared):
         return data
@@ -243,19 +245,23 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
-    """Return True if values of `kind` need no check for the declared column with stored type `target`."""
+    """Return True if values of `kind` need no check for the declared column with stored type `target`.
+
+    Text views, as in polars, are texts.
+    """
+    if kind != target and not (pt.is_string_view(kind) and pt.is_string(target)):
+        return False
     plain = values_of(declared)
     takes_all = declared == target or kind_of(plain).takes_all(plain)
-    return bool(kind == target and takes_all and not _has_map(kind))
+    return takes_all and not (pt.is_nested(kind) and _has_map(kind))
 
 
 def _has_map(kind: pa.DataType) -> bool:
     return bool(pt.is_map(kind) or any(_has_map(kind.field(index).type) for index in range(kind.num_fields)))
 
 
-def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
-    """Convert to the stored type of `declared`; raise `_InexactError` if a value would change."""
-    target, data = stored_type(declared, path), plain_values(data)
+def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str, target: pa.DataType) -> pa.ChunkedArray:
+    """Convert plain values to the stored type of `declared`, `target`; raise `_InexactError` if one would change."""
     if _is_stored(data.type, declared, target):
         return data.cast(target)
     if pt.is_nested(declared) and pt.is_nested(data.type):
@@ -279,7 +285,8 @@ def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.
     """
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-        return _one(_stored(pa.chunked_array([values]), kind, f"{path}.{name}"))
+        plain = plain_values(pa.chunked_array([values]))
+        return _one(_stored(plain, kind, f"{path}.{name}", stored_type(kind, f"{path}.{name}")))
 
     mask = data.is_null()
     if pt.is_struct(declared):
@@ -343,12 +350,12 @@ def _cast(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return result
 
 
-def _first_failure(data: pa.ChunkedArray, column: pa.Field) -> int:
+def _first_failure(data: pa.ChunkedArray, column: pa.Field, target: pa.DataType) -> int:
     good, bad = 0, len(data)
     while good + 1 < bad:
         middle = (good + bad) // 2
         try:
-            _stored(data.slice(good, middle - good), column.type, column.name)
+            _stored(data.slice(good, middle - good), column.type, column.name, target)
             good = middle
         except _InexactError:
             bad = middle

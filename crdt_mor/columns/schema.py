@@ -245,18 +245,23 @@ class TableSchema:
 
         `accepts` lists other allowed types by column, in order of preference.
         """
-        _refuse_repeated(data.schema.names)
-        self.refuse_unknown(data.schema)
-        names = {*data.schema.names}
-        kept = [column for column in self.declared if column.name in names]
-        arrays = []
-        for column in kept:
-            written, field = data.column(column.name), column
-            casts.require_sound(written, column.name)
-            if column.name in accepts:
-                field = _as_accepted(written.type, column, accepts[column.name])
-            arrays.append(casts.to_stored(written, field))
-        return pa.table(arrays, names=[column.name for column in kept])
+        names = {*data.column_names}
+        if len(names) < data.num_columns:
+            _refuse_repeated(data.column_names)
+        if not names.issubset(self.declared.names):
+            self.refuse_unknown(data.schema)
+        arrays = {}
+        for column, stored in zip(self.declared, self.stored, strict=True):
+            name = column.name
+            if name not in names:
+                continue
+            written, field, target = data.column(name), column, stored.type
+            casts.require_sound(written, name)
+            if name in accepts:
+                field = _as_accepted(written.type, column, accepts[name])
+                target = stored_type(field.type, name)
+            arrays[name] = casts.to_stored(written, field, target)
+        return pa.table(arrays)
 
     def refuse_unknown(self, given: pa.Schema) -> None:
         unknown = [name for name in given.names if name not in self]

@@ -155,7 +155,9 @@ class Handle:
         return self.environment.process()
 
     def remember(self, value: Timeline) -> Timeline:
-        self._require_own(value)
+        known = self._known_tail
+        if known is None or known.table_id is None:  # every later value is compared with its predecessor
+            self._require_own(value)
         with self._lock:
             if self._known_tail is None or value.version > self._known_tail.version:
                 self._known_tail = value
@@ -166,8 +168,6 @@ class Handle:
             raise table_replaced(table_id, current_id)
 
     def _require_own(self, value: Timeline) -> None:
-        if self._known_tail is not None and self._known_tail.table_id is not None:
-            return  # every later value is compared with its predecessor
         if self.config.table_id is None:
             if value.table_id is not None:
                 self.settings()  # a table created without an id never gets an id

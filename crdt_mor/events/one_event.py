@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crdt_mor.errors import (
@@ -28,9 +28,10 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.ground.observing_events import RaceLostEvent
+from crdt_mor.hudi.partitions import metadata_path, metadata_put
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
-from crdt_mor.log.deciding import deciding, unknown_outcome
+from crdt_mor.log.deciding import unknown_outcome
 from crdt_mor.log.intents import Intent, PostedEvent, combine
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
@@ -66,14 +67,14 @@ from crdt_mor.store.protocol import Stat
 class LoneWrite:
     """The objects of a write that is committed in one event.
 
-    requested: the claimed time. partitions: puts of partition metadata. seen: metadata paths found before, which are
+    requested: the claimed time. partitions: those that need metadata. seen: their metadata was found before, and is
     only checked again. members: of a group commit. events, unposted: events that the version publishes as well.
     """
 
     requested: InstantTime
     operation: str
     logs: tuple[tuple[DataFile, bytes], ...]
-    partitions: tuple[Put, ...] = ()
+    partitions: tuple[str, ...] = ()
     seen: frozenset[str] = frozenset()
     token: tuple[str, int] | None = None
     author: Author | None = None
@@ -151,11 +152,11 @@ def commit(
     if claimed is None:
         return None
     if isinstance(write, ClaimedWrite):
-        made = yield from write.make(replies)
-        if made is None:
+        followed = yield from write.make(replies)
+        if followed is None:
             yield Delete(claimed.path)
             return None
-        tail, write = made
+        tail, write = followed
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
@@ -166,24 +167,21 @@ def commit(
         answered, others, is_told = yield from attempt.stage([file.path for file in told])
         if not is_told:
             yield from publisher.help_project(tail)
-        value = None if others else (yield from attempt.derive(wall_ms))
-        owned = None if value is None else (yield from attempt.publish(value, shortcuts))
+        made = None if others else (yield from attempt.derive(wall_ms))
+        owned = None if made is None else (yield from attempt.publish(made.value, shortcuts))
     except (StorageUnavailableError, CommitUnknownError) as error:
         yield from attempt.withdraw(answered, (yield from attempt.find_others()))
         raise StorageUnavailableError(
             f"the store failed while the write was staged; nothing was published. Try again. cause={error}"
         ) from error
-    if value is None:
+    if made is None:
         yield from attempt.withdraw(answered, others or (yield from attempt.find_others()))
         return None
     if owned is None:
-        return (yield from attempt.find_out(value, answered))
+        return (yield from attempt.find_out(made.value, answered))
     if not is_far:
         yield from expire_in_turn(owned)
-    with deciding(is_made=True):
-        completion = yield from find_completion(write.requested, owned)
-    assert completion is not None, "the value holds its own event"
-    return LoneCommit(completion, owned)
+    return replace(made, value=owned)
 
 
 def _claim(
@@ -234,7 +232,8 @@ class _Attempt:
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data, durable="content", after=(self.claim.path,)) for path, data in logs.items()]
         inflight = Put(self.publisher.projector.inflight_path(self.write.requested), pending_record(), durable=False)
-        puts += [inflight, *(put for put in self.write.partitions if put.path not in self.write.seen)]
+        new = [partition for partition in self.write.partitions if partition not in self.write.seen]
+        puts += [inflight, *(metadata_put(partition, self.write.requested) for partition in new)]
         answered, existing, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
         others: set[str] = set()
         for put in existing:  # earlier releases claim a time by its inflight file
@@ -242,16 +241,18 @@ class _Attempt:
                 others.add(put.path)
         return answered, frozenset(others), None not in seen
 
-    def derive(self, wall_ms: int) -> Steps[Timeline | None]:
-        """Return the next version, or None if a segment of `tail` is gone: `tail` is then not the newest."""
+    def derive(self, wall_ms: int) -> Steps[LoneCommit | None]:
+        """Return the commit in the next version, or None if a segment of `tail` is gone: it is then not the newest."""
         write, tail, nonce = self.write, self.tail, self.claim.nonce
         files = [file for file, _ in write.logs]
         event = tail.commit(
             nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author, write.members
         )
-        event, _ = combine(tail, wall_ms, write.events, event, write.unposted)
+        completion = event.completions[-1]
+        if write.events or write.unposted:
+            event, _ = combine(tail, wall_ms, write.events, event, write.unposted)
         try:
-            return (yield from next_version(tail, event, {}, []))
+            return LoneCommit(completion, (yield from next_version(tail, event, {}, [])))
         except SegmentGoneError:
             return None
 
@@ -262,7 +263,7 @@ class _Attempt:
         `StorageUnavailableError` if the store failed before.
         """
         partitions = self.write.partitions
-        looks = tuple(GetStat(put.path) for put in partitions)
+        looks = tuple(GetStat(metadata_path(partition)) for partition in partitions)
         path = version_path(value.version)
         unnamed = (
             () if self.write.events or self.write.unposted else (path,)
@@ -277,7 +278,7 @@ class _Attempt:
             owned = yield from confirmed(self.tail, value, created)
             for partition, stat in zip(partitions, stats, strict=True):
                 if owned is not None and stat is None:
-                    yield from put_surely(partition)
+                    yield from put_surely(metadata_put(partition, self.write.requested))
             if owned is not None:
                 yield from self.publisher.project(owned, own=True, after=unnamed, late=shortcuts.late)
         except (StorageUnavailableError, CommitUnknownError, FormatError):
@@ -291,8 +292,8 @@ class _Attempt:
         try:
             now = yield from self._decided(value)
             completion = yield from find_completion(self.write.requested, now)
-            for put in self.write.partitions if completion is not None else ():
-                yield from put_surely(put)
+            for partition in self.write.partitions if completion is not None else ():
+                yield from put_surely(metadata_put(partition, self.write.requested))
         except (TableReplacedError, TableNotFoundError):
             others = yield from self.find_others()
             paths = [file.path for file, _ in self.write.logs if file.path not in others]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,6 @@ from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
-from crdt_mor.log.steps import Put
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.timeline import Timeline
@@ -101,14 +100,17 @@ class Pace:
         with suppress(CrdtMorError):  # a sweep does the rest
             self._handle.run(self._handle.publisher.look_again(late))
 
-    def follow(self, author: Author, token: tuple[str, int] | None) -> FollowedVersion | None:
-        """Return the version that a small write may follow in one event, or None for the long way."""
+    def follow(self, author: Author, token: tuple[str, int] | None, *, reads: bool = False) -> FollowedVersion | None:
+        """Return the version that a small write may follow in one event, or None for the long way.
+
+        reads: the write reads the table, so it looks for the newest version and for Hudi's commits before it.
+        """
         self.give_way()
         value, newest = self._handle.known_tail(), None
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
-        if not self._handle.is_far and (self.is_stale or not is_crowded):
+        if reads or (not self._handle.is_far and (self.is_stale or not is_crowded)):
             value = newest = self._handle.tail()  # in a bucket the put tells, and a post looks anyway
-        self._views.look_before_write(newest)
+        self._views.look_before_write(newest, always=reads)
         now_ms = self._handle.environment.now_ms()
         if self._views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None
@@ -116,13 +118,13 @@ class Pace:
         seen = Seen(is_crowded=is_crowded, is_far=self._handle.is_far)
         return FollowedVersion(value, claim_after(value.clock, now_ms), expected, seen)
 
-    def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
-        """Return the metadata paths of partitions in which this session saw a data file."""
-        return frozenset(put.path for put in partitions) & self._partitions.keys()
+    def seen(self, partitions: Iterable[str]) -> frozenset[str]:
+        """Return the partitions in which this session saw a data file."""
+        return frozenset(partitions) & self._partitions.keys()
 
-    def note_seen(self, partitions: Sequence[Put]) -> None:
+    def note_seen(self, partitions: Iterable[str]) -> None:
         with self._lock:
-            self._partitions.update(dict.fromkeys(put.path for put in partitions))
+            self._partitions.update(dict.fromkeys(partitions))
             while len(self._partitions) > _PARTITIONS_NOTED:
                 del self._partitions[next(iter(self._partitions))]
 

@@ -69,16 +69,15 @@ _SEGMENTS_AT_ONCE: Final = 16
 class HudiLook:
     """The last look at Hudi's timeline: its time and duration by this machine's clock, and its findings.
 
-    names: the number of files. has_foreign: Hudi has commits that no version contains. is_unprojected: the newest
-    version was not projected. begun_files: of pending instants; None before the first look.
+    tail, listed: the newest version, and the files listed after it; None before the first look. has_foreign: Hudi has
+    commits that no version contains.
     """
 
     at_ms: int = 0
     took_ms: int = 0
-    names: int = 0
+    tail: Timeline | None = None
+    listed: Sequence[Stat] = ()
     has_foreign: bool = False
-    is_unprojected: bool = False
-    begun_files: Sequence[Stat] | None = None
 
 
 class Views:
@@ -112,26 +111,30 @@ class Views:
         return cast("T", self._kept.get(kind) or self._kept.setdefault(kind, kind()))
 
     def hudi_is_writing(self) -> bool:
-        handle = self._handle
-        begun = self._look.begun_files
-        if begun is None:
-            begun = begun_files(handle.known_tail(), numbered(handle.store, handle.publisher.projector.folder))
-            self._look = replace(self._look, begun_files=begun)
+        handle, tail, listed = self._handle, self._look.tail, self._look.listed
+        if tail is None:
+            tail, listed = handle.known_tail(), numbered(handle.store, handle.publisher.projector.folder)
+            self._look = replace(self._look, tail=tail, listed=listed)
+        begun = begun_files(tail, listed)
         return bool(begun) and bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
 
     def look_before_end(self) -> None:
         if self._since_look_ms >= LOOK_AT_END_MS:
             self.look_before_write()
 
-    def look_before_write(self, newest: Timeline | None = None) -> None:
+    def look_before_write(self, newest: Timeline | None = None, *, always: bool = False) -> None:
         """Look for Hudi's commits before a write of ours that must follow them. newest: if just read.
 
         On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
         takes_turns = not self._handle.config.ours or bool(self._handle.known_tail().file_ids.groups)
-        if self._since_look_ms >= (LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms):
+        pause_ms = LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms
+        if always or self._since_look_ms >= pause_ms:
             self.with_hudi(newest or self._handle.tail(), None)
-        if self._look.is_unprojected and not self._has_helped:  # its publisher may have died before projecting it
+        if self._has_helped:
+            return
+        tail = self._look.tail
+        if tail is not None and not is_projected(tail, self._look.listed):  # its publisher may have died before that
             self._handle.run(self._handle.publisher.help_project(self._handle.known_tail()))
         self._has_helped = True
 
@@ -143,7 +146,7 @@ class Views:
     def _pause_ms(self) -> int:
         """The least time until the next look; 0 for a short timeline."""
         look = self._look
-        alone_ms = LOOK_SHARE * max(look.took_ms, 1) if look.names > LOOK_NAMES_MAX else 0
+        alone_ms = LOOK_SHARE * max(look.took_ms, 1) if len(look.listed) > LOOK_NAMES_MAX else 0
         return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._crowd.others)))
 
     def forget_hudi(self) -> None:
@@ -197,10 +200,9 @@ class Views:
         self._look = HudiLook(
             at_ms=now_ms,
             took_ms=abs(now_ms - began_ms),
-            names=len(listed),
+            tail=tail,
+            listed=listed,
             has_foreign=bool(foreign.completions),
-            is_unprojected=not is_projected(tail, listed),
-            begun_files=begun_files(tail, listed),
         )
         return foreign
 

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -80,7 +81,6 @@ class _Observers:
     def __init__(self) -> None:
         self.changing = threading.Lock()
         self.all: tuple[Observation, ...] = ()
-        self.loggers: dict[str, logging.Logger] = {}
         self.log_failed = False
 
 
@@ -118,10 +118,9 @@ def emit(event: Event) -> None:
         observation._tell(event)  # noqa: SLF001  its own module
 
 
+@cache
 def _logger(room: str) -> logging.Logger:
-    if room not in _observers.loggers:
-        _observers.loggers[room] = _LOGGER.getChild(room)
-    return _observers.loggers[room]
+    return _LOGGER.getChild(room)
 
 
 def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, object], traceback: bool = False) -> None:

@@ -22,9 +22,13 @@ from crdt_mor.store.protocol import Stat
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 
+def metadata_path(partition: str) -> str:
+    return join_path(partition, PARTITION_METADATA)
+
+
 def metadata_put(partition: str, instant: InstantTime) -> Put:
     depth = len(partition.split("/")) if partition else 0
-    return Put(join_path(partition, PARTITION_METADATA), partition_metadata(instant, depth))
+    return Put(metadata_path(partition), partition_metadata(instant, depth))
 
 
 def sweep_partitions(files: Sequence[Stat], now: InstantTime) -> Steps[None]:

@@ -22,7 +22,7 @@ from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.groups import Group, SharedMember, SharedOrder
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
-from crdt_mor.merge.rule import ORDERS, Member, MergeRule, naming_payload
+from crdt_mor.merge.rule import LATEST, ORDERS, Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.keys import KeySpec
@@ -219,7 +219,7 @@ def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataTy
 
 def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
     if not spec.custom:
-        return MergeRule("ordering", spec.ordering) if spec.kind == "ordering" else MergeRule()
+        return MergeRule("ordering", spec.ordering) if spec.kind == "ordering" else LATEST
     return MergeRule("columns", spec.ordering, nulls=spec.nulls, whole=not spec.partial, members=members)
 
 

@@ -88,8 +88,6 @@ def combine(
     """
     value, taken = commit or tail, list[PostName | None]()
     named = [*((intent, None) for intent in unposted), *((event.intent, event.post) for event in events)]
-    if not named:
-        return value, 0
     for intent, post in sorted(named, key=lambda pair: isinstance(pair[0], BeginIntent)):
         try:
             following = intent.derive(replace(value, version=tail.version), wall_ms)

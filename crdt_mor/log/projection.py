@@ -96,7 +96,8 @@ def project(
     plan. own: this process published the version. after: objects made durable first. late: collects put files for
     `look_again`; None: check them at once.
     """
-    yield from projector.withdraw_cancelled(value)
+    if value.rolled_back:
+        yield from projector.withdraw_cancelled(value)
     yield from projector.place(value)
     placed = yield from _put_files(projector, value, own=own, after=after)
     if placed and late is not None:

@@ -13,13 +13,15 @@ from crdt_mor.planners.restore import UNKNOWN
 
 def require_present(tail: Timeline) -> None:
     """Raise if the table has moved or is handed over."""
-    require_not_moved(tail.moving)
+    if tail.moving is not None:
+        require_not_moved(tail.moving)
     require_not_handed_over(tail.handed_over)
 
 
 def require_open(tail: Timeline, author: Author | None) -> None:
     require_present(tail)
-    require_arrived(tail.origin, author.application if author is not None else "")
+    if tail.origin is not None:
+        require_arrived(tail.origin, author.application if author is not None else "")
 
 
 def blocking_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:

@@ -21,7 +21,7 @@ from crdt_mor.merge.key_condition import KeyCondition
 from crdt_mor.merge.key_words import Keys
 from crdt_mor.merge.matching import are_large, keys_by_filter
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
-from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.rule import LATEST, MergeRule
 from crdt_mor.merge.visible import Merged, frames_of, is_late, needed_for
 
 Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
@@ -68,8 +68,8 @@ def resolve_at_once(
     blocks, key = [block for files in slices for block in files.blocks], columns.merge_key
     if ahead and predicate is not None and only_keys is None and are_large(blocks):
         bases = prefetch_each(bases, need)
-        only_keys = keys_by_filter(blocks, bases, MergeRule(), columns)
-    contributions = gather(blocks, MergeRule(), columns, key, need, sized=True, only_keys=only_keys)
+        only_keys = keys_by_filter(blocks, bases, LATEST, columns)
+    contributions = gather(blocks, LATEST, columns, key, need, sized=True, only_keys=only_keys)
     last = contributions.lines[LINE_KEY].is_last_distinct()  # too few for their order to pay off
     best = contributions.lines.filter(last)
     won = only(best.filter(best[KIND] == ROW)[AT].to_numpy(), contributions.rows.height)

@@ -46,7 +46,7 @@ from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, text_order
 from crdt_mor.merge.orders import merge_ordered
 from crdt_mor.merge.parts import in_parts
-from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.rule import LATEST, MergeRule
 from crdt_mor.merge.visible import latest_in, merge, promote, resolve
 
 PART_BASE_ROWS_MIN: Final = 98_304
@@ -136,7 +136,7 @@ def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Seque
 
 def _is_older_than_base(files: Slice, columns: Columns) -> bool:
     latest = _base_latest(files)
-    times = gather(files.blocks, MergeRule(), columns, RECORD_KEY, [], timed=True).lines[TIME]
+    times = gather(files.blocks, LATEST, columns, RECORD_KEY, [], timed=True).lines[TIME]
     oldest = times.min()
     return oldest is not None and (latest is None or str(oldest) < latest)
 

@@ -210,3 +210,6 @@ class MergeRule:
         return rows.with_columns(
             member.settle(rows, seen=seen).alias(member.hidden) for member in self.members if member.hidden is not None
         )
+
+
+LATEST: Final = MergeRule()

@@ -56,7 +56,7 @@ from crdt_mor.merge.matching import keys_by_filter
 from crdt_mor.merge.orders import merge_ordered
 from crdt_mor.merge.overlay import merge_columns
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
-from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.rule import LATEST, MergeRule
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """The smallest block or run, in bytes, that plays the base."""
@@ -153,7 +153,7 @@ def passed_through(
 
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
     key = columns.merge_key
-    return gather(blocks, MergeRule(), columns, key, [key]).lines[LINE_KEY].unique().alias(key)
+    return gather(blocks, LATEST, columns, key, [key]).lines[LINE_KEY].unique().alias(key)
 
 
 def touched_of_each(groups: Sequence[Sequence[DataBlock | DeleteBlock]], columns: Columns) -> list[pl.Series]:
@@ -161,7 +161,7 @@ def touched_of_each(groups: Sequence[Sequence[DataBlock | DeleteBlock]], columns
     key, blocks = columns.merge_key, [*chain.from_iterable(groups)]
     if have_own_times(blocks):  # their lines are in another order
         return [touched(group, columns) for group in groups]
-    found = gather(blocks, MergeRule(), columns, key, [key], sized=True)
+    found = gather(blocks, LATEST, columns, key, [key], sized=True)
     keys, sizes, start = found.lines[LINE_KEY].alias(key), iter(found.sizes), 0
     result = list[pl.Series]()
     for group in groups:
@@ -175,7 +175,7 @@ def written(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series]:
     key = columns.merge_key
-    contributions = gather(blocks, MergeRule(), columns, key, select)
+    contributions = gather(blocks, LATEST, columns, key, select)
     deleted = contributions.lines.filter(pl.col(KIND) != ROW)[LINE_KEY]
     return contributions.rows.select(select), deleted.alias(key)
 
@@ -183,7 +183,7 @@ def written(
 def versions(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    found = gather(blocks, MergeRule(), columns, columns.merge_key, select, timed=True)
+    found = gather(blocks, LATEST, columns, columns.merge_key, select, timed=True)
     at = pl.when(pl.col(KIND) == ROW).then(pl.col(AT))
     return found.rows.select(select), found.lines.select(LINE_KEY, TIME, at.alias(AT))
 
@@ -230,7 +230,7 @@ def promote(
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
-    others = gather((*before, *after), MergeRule(), columns, key, [key], only_keys=only_keys).lines[LINE_KEY].unique()
+    others = gather((*before, *after), LATEST, columns, key, [key], only_keys=only_keys).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
     # The frame contains columns that the block lacks; only this rule needs the block's own columns.

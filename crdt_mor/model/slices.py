@@ -254,7 +254,8 @@ class Fold:
             commits = {c.requested: before if before is c or before == c else c for c, before in found}
             come = [c for c in commits.values() if known.get(c.requested) is not c]
             gone = [c for c in known.values() if commits.get(c.requested) is not c]
-            touched = self._forget(gone) | self._add(come)
+            touched = self._forget(gone) if gone else set()
+            touched |= self._add(come)
             committed = next((c.committed for c in reversed(commits.values()) if c.committed is not None), None)
             if any(isinstance(c.files, PackedFiles) for c in (*come, *gone)):
                 self._packed, self._hidden, self._slices = Packed.of(commits.values()), {}, Slices()
@@ -265,7 +266,11 @@ class Fold:
             self._slices = self._with_again(touched) if come or gone else self._slices
             if committed is not None:
                 return self._slices
-            return self._with_old_logs() if old_logs else self._without_shared_logs()
+            if old_logs:
+                return self._with_old_logs()
+            if self._shared:
+                _refuse_shared_logs(self._slices, self._shared)
+            return self._slices
 
     def _add(self, completions: Sequence[Completion]) -> set[FileGroup]:
         self._shared |= shared_logs(completions)
@@ -325,11 +330,6 @@ class Fold:
             self._own[place : place + is_there] = slices
             is_new |= bool(slices) and not is_there and group not in self._hidden
         return is_new
-
-    def _without_shared_logs(self) -> Slices:
-        if self._shared:
-            _refuse_shared_logs(self._slices, self._shared)
-        return self._slices
 
     def _with_old_logs(self) -> Slices:
         committed = Committed.since_the_first(self._commits)

@@ -227,7 +227,8 @@ def open_blocks(
 
     `carried` marks blocks of a compaction's carry; their rows keep their own requested times.
     """
-    deletes = iter(decode_deletes([block for block in blocks if block.kind is BlockKind.DELETE]))
+    of_deletes = [block for block in blocks if block.kind is BlockKind.DELETE]
+    deletes = iter(decode_deletes(of_deletes) if of_deletes else [])
     return [
         _open_deletes(block, next(deletes), config)
         if block.kind is BlockKind.DELETE

@@ -54,11 +54,15 @@ Pins = dict[str, Values]
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The slices of a snapshot; its slices in partitions that may match; and of these the slices in such buckets."""
+    """The slices of a snapshot; its slices in partitions that may match; and of these the slices in such buckets.
+
+    keys: as in `allowed_keys`.
+    """
 
     slices: Slices
     in_partitions: Slices
     kept: Slices
+    keys: pa.Array | None = None
 
     @property
     def by_partition(self) -> list[FileSlice]:
@@ -76,11 +80,13 @@ def prune(
     if condition is None:
         return Pruning(slices, slices, slices)
     parts = conjuncts(condition)
-    decidable = on_partitions(parts, config.key, schema)
+    decidable = on_partitions(parts, config.key, schema) if config.key.partition_by else []
     left = slices.within(rows.matching(slices.partitions, decidable, config.key, schema)) if decidable else slices
-    wanted = _buckets(parts, config, schema)
-    kept = left if wanted is None else Slices(s for s in left if _may_hold(s.file_id, wanted, config))
-    return Pruning(slices, left, kept)
+    keys = allowed_keys(condition, config, schema)
+    if keys is None or config.buckets is None:
+        return Pruning(slices, left, left, keys)
+    wanted = frozenset(buckets(keys, config.key, config.buckets).tolist())
+    return Pruning(slices, left, Slices(s for s in left if _may_hold(s.file_id, wanted, config.buckets)), keys)
 
 
 def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> list[str]:
@@ -114,35 +120,27 @@ def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: Ta
         return None
 
 
-# --- buckets --------------------------------------------------------------------------------------------------------
+# --- keys and buckets -----------------------------------------------------------------------------------------------
 
 
-def _may_hold(file_id: str, wanted: frozenset[int], config: TableConfig) -> bool:
+def _may_hold(file_id: str, wanted: frozenset[int], count: int) -> bool:
     bucket = bucket_of_file_id(file_id)
-    return bucket is None or config.buckets is None or bucket >= config.buckets or bucket in wanted
+    return bucket is None or bucket >= count or bucket in wanted
 
 
-def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> frozenset[int] | None:
-    """Return the buckets of the allowed keys, or None for all.
+def allowed_keys(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> pa.Array | None:
+    """Return the record keys that a condition allows; None if unlimited or too many.
 
-    Tables made by Hudi are not pruned: their bucket hash may cover only some key columns.
+    None also for tables made by Hudi: their bucket hash may cover only some key columns.
     """
-    keys = None if config.buckets is None else _keys(parts, config, schema)
-    if keys is None or config.buckets is None:
+    if condition is None or not config.ours:
         return None
-    return frozenset(buckets(keys, config.key, config.buckets).tolist())
+    return _record_keys(reduce(_intersection, (_pins(part, schema) for part in conjuncts(condition))), config.key)
 
 
-def pinned_keys(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
-    """Return the allowed keys as text, or None above LOOKUP_KEYS_MAX."""
-    keys = None if condition is None else _keys(conjuncts(condition), config, schema)
+def few(keys: pa.Array | None) -> tuple[str, ...] | None:
+    """Return the keys as text, or None above LOOKUP_KEYS_MAX."""
     return None if keys is None or len(keys) > LOOKUP_KEYS_MAX else tuple(keys.to_pylist())
-
-
-def _keys(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> pa.Array | None:
-    if not config.ours:
-        return None
-    return _record_keys(reduce(_intersection, (_pins(part, schema) for part in parts)), config.key)
 
 
 def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:

@@ -28,7 +28,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared, key_name
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import columns_in, conjuncts
-from crdt_mor.read.prune import partitions_left, pinned_keys
+from crdt_mor.read.prune import allowed_keys, few, partitions_left
 from crdt_mor.read.trees import with_columns_named
 
 
@@ -80,7 +80,7 @@ class Reads:
 
     def keys(self, config: TableConfig, schema: TableSchema) -> frozenset[str] | None:
         """Return the names of the only keys that the condition allows; None for any, or for many."""
-        keys = pinned_keys(self.condition, config, schema)
+        keys = few(allowed_keys(self.condition, config, schema))
         return None if keys is None else frozenset(map(key_name, keys))
 
 

@@ -121,8 +121,11 @@ class Snapshot:
 
     @property
     def _alive(self) -> pl.Expr | None:
-        expiry, at = self.session.config.merge.expiry, self.expiry_time
-        return None if expiry is None or at is None else alive(expiry, at)
+        expiry = self.session.config.merge.expiry
+        if expiry is None:
+            return None
+        at = self.expiry_time
+        return None if at is None else alive(expiry, at)
 
     def read_optimized(self) -> Snapshot:
         slices = Slices(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
@@ -253,14 +256,14 @@ class Snapshot:
         at_once = REQUESTS if is_far else None
         if limit is not None:  # part by part: the first often contains enough rows
             for part in map(fetch, chain.from_iterable(map(open_parts, self.slices[:1]))):
-                for merge in merges.of([part]):  # given several parts, `of` would open parts ahead
-                    yield from finished(merge)
+                yield from finished(merges.alone(part))
         slices = self.slices if limit is None else self.slices[1:]
         memory_limit = self.session.memory_limit
         ahead = bytes_ahead(memory_limit)
         opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs, ahead))
         parts = in_threads(fetch, opened, at_once, lambda item: item[1].size, ahead) if is_far else map(fetch, opened)
-        yield from chain.from_iterable(groups_in_threads(finished, merges.of(parts), attrgetter("size"), memory_limit))
+        merging_parts = map(merges.alone, parts) if len(slices) == 1 else merges.of(parts)
+        yield from chain.from_iterable(groups_in_threads(finished, merging_parts, attrgetter("size"), memory_limit))
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
         """Return at least one column, or a frame would lose its row count."""

@@ -83,6 +83,10 @@ class Merges:
     only_keys: kernel.KeyCondition | None
     resolved: Resolved
 
+    def alone(self, item: Item) -> Merge:
+        """Return the merge of a slice, or of a part of it, that shares nothing with others."""
+        return Merge(partial(self._naming, item[0], partial(self._merge, *item)), _size(item))
+
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
         for run in runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
             if len(run) > 1:
@@ -112,7 +116,7 @@ class Merges:
                 ahead=self.keeps_rows,
             )
         if not resolved:
-            return (Merge(partial(self._naming, item[0], partial(self._merge, *item)), _size(item)) for item in items)
+            return map(self.alone, items)
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
         return (
             Merge(partial(self._bases, some), sum(slice_.bytes for slice_, _ in some))

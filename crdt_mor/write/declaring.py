@@ -17,7 +17,7 @@ from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
 from crdt_mor.model.rules import asked_together
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.prune import pinned_keys, pinned_partitions
+from crdt_mor.read.prune import allowed_keys, few, pinned_partitions
 from crdt_mor.read.trees import with_columns_named
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_table
@@ -170,6 +170,6 @@ def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -
         condition: pl.Expr | None = checked(where, names.outward(schema))
         if condition is not None and not names.are_stored:
             condition = with_columns_named(condition, names.by_shown(value.columns))
-        return pinned_partitions(condition, config, schema), pinned_keys(condition, config, schema)
+        return pinned_partitions(condition, config, schema), few(allowed_keys(condition, config, schema))
     except CrdtMorError:
         return None, None

@@ -16,8 +16,6 @@ from crdt_mor.model.overwrite import Scope
 
 
 def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], config: TableConfig) -> None:
-    if declared == ANYTHING:
-        return
     if declared.partitions is not None:
         hold_partitions(declared, keys[PARTITION_PATH].unique().to_pylist())
     if declared.keys is not None:

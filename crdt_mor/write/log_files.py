@@ -217,19 +217,20 @@ def in_groups(frame: pl.DataFrame, groups: Sequence[tuple[Group, pl.Series]]) ->
 
 
 def numbered_rows(
-    frame: pl.DataFrame, rows: pl.Series, instant: InstantTime, first: int, schema: TableSchema, writer: int = 0
+    frame: pl.DataFrame, rows: pl.Series, instant: InstantTime, first: int, schema: TableSchema, task: int | None
 ) -> pa.Table:
     """Return rows in log file form, without the meta columns that are constant in a file.
 
     rows: positions in `frame`.
-    first: the first sequence number. writer: the number of a distributed write's task, which counts separately.
+    first: the first sequence number. task: the part of a distributed write, which counts separately.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
     picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]
-    return numbered(stored_table(picked, schema), instant, first, writer)
+    return numbered(stored_table(picked, schema), instant, first, task)
 
 
-def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> pa.Table:
+def numbered(rows: pa.Table, instant: InstantTime, first: int, task: int | None) -> pa.Table:
+    writer = 0 if task is None else task + 1
     numbers = integers(np.arange(first, first + rows.num_rows)).cast(pa.string())
     sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
     return rows.add_column(0, "_hoodie_commit_seqno", sequence)

@@ -94,7 +94,8 @@ class NamedStatements:
     def prepared(self, statement: RowsStatement) -> Prepared:
         """Check a statement by this version; raise if it refuses the rows."""
         given = statement.rows
-        self._require_nulls(statement)
+        if statement.nulls:
+            self._require_nulls(statement)
         if statement.kind == "DELETE":
             rows = self._stored_keys(statement)
         else:
@@ -117,7 +118,7 @@ class NamedStatements:
         absent = [name for name in statement.nulls if name not in there]
         if absent:
             raise InvalidInputError(f"nulls must name columns of the rows. unknown={absent} known={there}")
-        for member in self.merging.rule.members if statement.nulls else ():
+        for member in self.merging.rule.members:
             if not {*statement.nulls}.isdisjoint(member.columns):
                 raise InvalidInputError(
                     f"{member.payload.name} merges all values of a row, so no write sets it to null: leave the column "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -25,9 +25,7 @@ from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import FollowedVersion, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.ground.threads import one_thread
-from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.posts import Post
-from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.authors import Author, Info, application_of
@@ -36,7 +34,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
-from crdt_mor.planners.way import CHANGED, CLOSED, FILE_GROUPS_MAX, SLOW_MS, UNPOSTED, UNTAKEN, Way, Write, way
+from crdt_mor.planners.way import CHANGED, CLOSED, FILE_GROUPS_MAX, HUDI, SLOW_MS, UNPOSTED, UNTAKEN, Way, Write, way
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.log_files import BUCKET, in_memory
@@ -67,13 +65,8 @@ class TriedWrite:
     token: tuple[str, int] | None
     started_ms: int
     write: Write
+    statements: Statements
     prepared: Prepared | None = None
-    _partitions: tuple[Put, ...] = ()
-    statements: Statements = field(init=False)
-
-    def __post_init__(self) -> None:
-        followed = self.followed
-        self.statements = Statements(self.session.config, followed.value, followed.requested)
 
     @classmethod
     def begin(
@@ -92,7 +85,9 @@ class TriedWrite:
             return CLOSED  # Hudi's own writers may be active, and their commits are adopted first
         started_ms = session.environment.now_ms()
         author = session.author(application_of(info, token), info)
-        followed = session.pace.follow(author, token)
+        followed = session.pace.follow(author, token, reads=write.is_computed and not (write.lost or write.refused))
+        if write.is_computed and session.views.hudi_is_writing():
+            return HUDI  # only a block can wait
         if followed is None:
             return CLOSED
         is_first = not session.pace.has_published
@@ -104,7 +99,10 @@ class TriedWrite:
             return chosen
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
             followed = session.pace.follow(author, token)
-        return CLOSED if followed is None else cls(session, followed, author, token, started_ms, write)
+        if followed is None:
+            return CLOSED
+        statements = Statements(session.config, followed.value, followed.requested)
+        return cls(session, followed, author, token, started_ms, write, statements)
 
     def compute(
         self, statement: Callable[[NamedStatements], Reading[T]], scan: Callable[[Snapshot, Read], pa.Table]
@@ -165,7 +163,7 @@ class TriedWrite:
             committed, chosen = self._posted(chosen)
         if committed is None:
             return chosen
-        session.pace.note_seen(self._partitions)
+        session.pace.note_seen(file.partition for file in committed.completion.files)
         if isinstance(committed, GroupCommit):
             member, operation = committed.member, self.statements.operation
             session.tell_of(committed.completion, self.started_ms, chosen, operation, member, committed.is_own)
@@ -246,8 +244,7 @@ class TriedWrite:
         made = _lone_write(self.session, statements, self.author, members)
         if made is None:
             return None
-        self._partitions, seen = made.partitions, self.session.pace.seen(made.partitions)
-        return replace(made, seen=seen, token=None if members else self.token)
+        return replace(made, seen=self.session.pace.seen(made.partitions), token=None if members else self.token)
 
     def _file_groups(self, statements: Sequence[Statement]) -> int:
         """Return at most how many file groups have rows; exact if they may be too many for one event."""
@@ -271,7 +268,7 @@ def _lone_write(handle: Handle, statements: Statements, author: Author, members:
         logs = tuple(_staging(handle, statements).stage(statements.collected, in_memory))
     if not logs:
         return None
-    partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
+    partitions = tuple(sorted({file.partition for file, _ in logs}))
     return LoneWrite(requested, statements.operation, logs, partitions, author=author, members=tuple(members))
 
 

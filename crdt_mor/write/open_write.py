@@ -27,7 +27,6 @@ from crdt_mor.events.session import Session
 from crdt_mor.events.update_beside_hudi import is_beside_hudi, wait_beside_hudi
 from crdt_mor.ground.observing_events import StreamEvent
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.outcome import ValueOf, find_completion, find_overwrite, may_be_dropped
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Steps, delete_for_good
@@ -235,8 +234,7 @@ class OpenWrite:
         if file.partition in self._ensured:
             return
         self._ensured.add(file.partition)
-        seen = self.session.pace.seen([metadata_put(file.partition, self.begun.requested)])
-        if seen and self.session.is_far:
+        if self.session.pace.seen([file.partition]) and self.session.is_far:
             self._unchecked.append(file.partition)
         else:
             self._ensure(file.partition)
@@ -279,7 +277,7 @@ class OpenWrite:
             raise
         self._alive.close()
         self.session.pace.published(committed.value, self._shortcuts)
-        self.session.pace.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
+        self.session.pace.note_seen(self._ensured)
         if not committed.repeated and isinstance(committed.completion, Completion):
             self.session.tell_of(committed.completion, self.started_ms, self.way)
         return committed

@@ -93,7 +93,7 @@ class Staging:
         picked, positions = rows.select([RECORD_KEY, *names]), [row for row, _ in order]
         if positions != sorted(positions):
             picked = picked.take(integers(np.array(positions, dtype=np.int64)))
-        table = numbered(picked, self.requested, self.first, self._writer)
+        table = numbered(picked, self.requested, self.first, self.task)
         is_partial = self.merging.rule.kind == "columns" and self._lack_columns(names)
         parts: Parts = {}
         start = 0
@@ -150,7 +150,7 @@ class Staging:
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
     ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
         """Sort, number and convert all rows once, then cut them by file group."""
-        table = numbered_rows(rows, in_groups(rows, groups), self.requested, first, self.merging.schema, self._writer)
+        table = numbered_rows(rows, in_groups(rows, groups), self.requested, first, self.merging.schema, self.task)
         columns, start = _columns(rows), 0
         for group, positions in groups:
             yield group, partial(StoredRows, len(positions), columns, repeating, self._cut(table, group, start))
@@ -176,7 +176,7 @@ class Staging:
 
         def cut(start: int, count: int) -> pa.Table:
             some, number = order.slice(start, count), first + start
-            table = numbered_rows(rows, some, self.requested, number, self.merging.schema, self._writer)
+            table = numbered_rows(rows, some, self.requested, number, self.merging.schema, self.task)
             return rows_of_group(table, self._file_group(group), self.requested)
 
         return StoredRows(len(order), _columns(rows), repeating, cut)
@@ -184,10 +184,6 @@ class Staging:
     def _file_group(self, group: Group) -> FileGroup:
         partition, bucket = group
         return partition, self.file_ids.of(partition, bucket)
-
-    @property
-    def _writer(self) -> int:
-        return 0 if self.task is None else self.task + 1
 
     def _put_log_file(
         self, put: Callable[[DataFile, Chunks], Placed], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]

@@ -155,25 +155,28 @@ class Statements:
             grown = self._grown(data.schema)
             if grown != schema:
                 schema, merging = grown, merging_of(self.config, grown.to_json())
-        rules = self._rules(schema, statement.are_new or statement.kind == "INSERT")
-        data = data if rules is None else rules.completed(data)
+        rules: RowRules | None = None
+        if self.value.rules:
+            rules = self._rules(schema, statement.are_new or statement.kind == "INSERT")
+            data = rules.completed(data)
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
         if self.config.key.functions:
             rows = with_columns(rows, self.config.key.function_values(rows))
         if self.config.merge.ordering is not None:
             hold_ordering(rows, self.config.merge.ordering, statement.are_kept)
-        masks = self._not_given(rows, merging)
+        masks = self._not_given(rows, merging) if self.config.merge.unavailable else {}
         if rules is not None:
             for part in given_parts(rows, masks):
                 rules.ask(part)
         keys = _keys(self.config, rows)
-        hold_rows(self.declared, rows, keys, self.config)
+        if self.declared != ANYTHING:
+            hold_rows(self.declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
         keyed_rows = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if statement.kind == "INSERT" and rows.num_rows > 1:
             refuse_repeats(keyed_rows.rows)
-        nulls = _set_nulls(statement.nulls, rows, merging)
+        nulls = _set_nulls(statement.nulls, rows, merging) if statement.nulls else ()
         return CheckedRows(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows), nulls)
 
     def collect(self, checked: CheckedRows) -> None:
@@ -212,8 +215,6 @@ class Statements:
         return statement if self.config.merge.partial else _whole(statement, types)
 
     def _not_given(self, rows: pa.Table, merging: Merging) -> Masks:
-        if not self.config.merge.unavailable:
-            return {}
         return not_given(pl.DataFrame(pl.from_arrow(rows)), self.config, merging)
 
     def _lifted(self, rows: pl.DataFrame, checked: CheckedRows | SpilledWrite, dot: Dot) -> RowsWrite:
@@ -244,9 +245,7 @@ class Statements:
                 del self.collected[count:]
             raise
 
-    def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
-        if not self.value.rules:
-            return None
+    def _rules(self, schema: TableSchema, are_new: bool) -> RowRules:
         return writing_rules.RowRules(self.value.rules, self.config, schema, are_new, self.names)
 
     @property
@@ -256,8 +255,7 @@ class Statements:
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
         """Fill omitted columns of new rows with their defaults."""
-        rules = self._rules(self.schema, are_new=True)
-        return rows if rules is None else rules.completed(rows)
+        return self._rules(self.schema, are_new=True).completed(rows) if self.value.rules else rows
 
     def _checked_keys(self, statement: RowsStatement) -> CheckedRows:
         """Check a delete by key. In a table with an ordering column tombstones carry its value, unless `plain`."""

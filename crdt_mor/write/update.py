@@ -60,7 +60,8 @@ class Update:
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
         config, kinds = statements.config, polars_columns(statements.schema)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
-        _refuse_moves(rows, after, [*self.assigned], statements)
+        if config.key.functions:
+            _refuse_moves(rows, after, [*self.assigned], statements)
         changed = changed_rows(rows, after, [*self.assigned], statements)
         statements.add(set_exactly(changed, statements))
 
@@ -136,8 +137,9 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
 
 def set_exactly(rows: pa.Table, statements: NamedStatements) -> RowsStatement:
     """Return the upsert of computed rows. A null is the new value, also where upserted nulls leave values."""
-    merged = statements.merging.rule.merged
-    nulls = tuple(name for name in rows.column_names if name not in merged)
+    rule, nulls = statements.merging.rule, tuple[str, ...]()
+    if rule.nulls == "keep":
+        nulls = tuple(name for name in rows.column_names if name not in rule.merged)
     return RowsStatement("UPSERT", rows, are_kept=True, nulls=nulls)
 
 

@@ -252,7 +252,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
 ) -> None:
     """Our handle has not looked since Hudi's statement, so that it wrote to a file group that was replaced."""
     # as in a bucket, where it looks once a minute
-    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
+    monkeypatch.setattr(Views, "_pause_ms", 1 << 62)
     hudi = HudiTurns(make.root)
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
@@ -266,7 +266,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
 
 def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hudi has opened one, while a write of ours opened it that had not looked."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
+    monkeypatch.setattr(Views, "_pause_ms", 1 << 62)
     hudi = HudiTurns(make.root)
     hudi.insert(rows(("h", "wed", 5)))
     table.upsert(rows(("c", "wed", 2)))

@@ -25,7 +25,7 @@ BEHIND = (-1_000, -20_000)
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handle of ours looks as in a bucket, once a minute: not before each write, as on a disk."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
+    monkeypatch.setattr(Views, "_pause_ms", 1 << 62)
 
 
 @pytest.fixture(params=["seldom", slow("before each write")])

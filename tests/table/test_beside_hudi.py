@@ -42,8 +42,8 @@ class Clock(SystemEnvironment):
 
 @pytest.fixture(autouse=True)
 def _writes_do_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Hudi has committed is found by readers alone, as within a minute in a bucket."""
-    monkeypatch.setattr(Views, "look_before_write", lambda self, newest=None: None)
+    """What Hudi has committed is found by readers alone, updates included, as within a minute in a bucket."""
+    monkeypatch.setattr(Views, "_pause_ms", 1 << 62)
 
 
 @pytest.fixture
