@@ -157,7 +157,7 @@ def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.S
 
 
 def touched_of_each(groups: Sequence[Sequence[DataBlock | DeleteBlock]], columns: Columns) -> list[pl.Series]:
-    """Return the keys of each group of blocks, decoded together: each call has a fixed cost."""
+    """Return the keys of each group of blocks, perhaps repeated, decoded together: each call has a fixed cost."""
     key, blocks = columns.merge_key, [*chain.from_iterable(groups)]
     if have_own_times(blocks):  # their lines are in another order
         return [touched(group, columns) for group in groups]
@@ -166,7 +166,7 @@ def touched_of_each(groups: Sequence[Sequence[DataBlock | DeleteBlock]], columns
     result = list[pl.Series]()
     for group in groups:
         count = sum(islice(sizes, len(group)))
-        result.append(keys.slice(start, count).unique())
+        result.append(keys.slice(start, count))
         start += count
     return result
 
@@ -197,7 +197,7 @@ def frames_of(
 ) -> list[pl.DataFrame]:
     if predicate is not None:
         merged = merged.filter(predicate)
-    frames = [f if f.columns == list(select) else f.select(select) for f in (merged, rest) if f is not None]
+    frames = [f if f.columns == list(select) else f[[*select]] for f in (merged, rest) if f is not None]
     return [f for f in frames if f.height] or frames[:1]
 
 
@@ -310,7 +310,8 @@ def resolve(
         if stays.height:
             drop = Keys(drop.texts.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY])
     is_row = best[KIND] == ROW
-    return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
+    deletes = best.clear() if is_row.all() else best.filter(~is_row)
+    return Resolved(drop, contributions.rows, best[AT].filter(is_row), deletes, base)
 
 
 def is_late(files: Slice) -> bool:

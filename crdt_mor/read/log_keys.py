@@ -86,6 +86,6 @@ class Lookup:
         for logs in runs(unknown, lambda log: ((), log.size), LOG_BYTES_MAX):
             opened = [self.open_slice(replace(slice_, base=None, logs=(log,))).blocks for log in logs]
             for log, found in zip(logs, kernel.touched_of_each(opened, self.columns), strict=True):
-                known[log] = KeysOfLog(np.sort(found.hash().to_numpy()))
+                known[log] = KeysOfLog(np.unique(found.hash().to_numpy()))
                 self.cache.keep(names[log], known[log])
         return known

@@ -191,4 +191,6 @@ def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
     kind = pl.String() if name == RECORD_KEY else polars_columns(schema).get(name)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS
-    return {name: frozenset(values.drop_nulls())} if texts or numbers or values.dtype == pl.Null else {}
+    if not (texts or numbers or values.dtype == pl.Null):
+        return {}
+    return {name: frozenset(value for value in values if value is not None)}

@@ -73,7 +73,7 @@ def _form_of(compared: Comparison, kind: pl.DataType) -> pl.Expr | None:
         return None if kind.is_nested() else null
     if relation in _COMPARED and kind in _INTEGERS and not nulls and _may_be_between(compared.values.dtype):
         return _between(column, relation, compared.values[0], _INTEGERS[kind])
-    values = _exact(compared.values.drop_nulls(), kind)
+    values = _exact(compared.values.drop_nulls() if nulls else compared.values, kind)
     if values is None:
         return None
     if relation in ("in", "in, nulls equal"):
@@ -153,8 +153,8 @@ def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | 
 
 def one_of(column: pl.Expr, values: pl.Series) -> pl.Expr:
     """Build an IN of any size, bounded by its minimum and maximum for statistics."""
-    ordered = values.unique().sort()  # NaN, the greatest value, comes last
-    among = column.is_in(ordered.implode())
+    ordered = values.sort()  # NaN, the greatest value, comes last
+    among = column.is_in(pl.Series([ordered]))
     if ordered.is_empty():
         return among
     least, greatest = (pl.lit(ordered[end], ordered.dtype) for end in (0, -1))

@@ -385,7 +385,7 @@ def _as_merge_keys(keys: Sequence[str], columns: Columns) -> pl.Series:
 def _only_keys(predicate: pl.Expr | None, keys: pl.Series | None, columns: Columns) -> kernel.KeyCondition | None:
     key = columns.merge_key
     if keys is not None:
-        return kernel.KeyCondition(key, pl.col(key).is_in(keys.implode()), len(keys))
+        return kernel.KeyCondition(key, pl.col(key).is_in(pl.Series([keys])), len(keys))
     parts = [] if predicate is None else conjuncts(predicate)
     of_key = conjunction([part for part in parts if set(columns_in(part)) == {key}])
     return None if of_key is None else kernel.KeyCondition(key, of_key, literals(of_key))

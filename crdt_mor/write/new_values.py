@@ -64,7 +64,7 @@ def new_values(
     kinds: the types of the set columns. A condition has none, and may compare floats with integers.
     """
     inputs = Inputs(frame)
-    return frame.select(_computed(inputs, name, value, kinds.get(name), key) for name, value in assigned.items())
+    return pl.DataFrame([_computed(inputs, name, value, kinds.get(name), key) for name, value in assigned.items()])
 
 
 def _computed(inputs: Inputs, name: str, expression: pl.Expr, kind: pl.DataType | None, key: KeyOf) -> pl.Series:
@@ -72,10 +72,8 @@ def _computed(inputs: Inputs, name: str, expression: pl.Expr, kind: pl.DataType 
         return inputs.frame[expression.meta.output_name()].alias(name)
     narrow, frame = inputs.narrowed(expression)
     tree = tree_of(narrow)
-    wide = frame.with_columns(
-        pl.col(root).cast(_with(of, pl.Int64())) for root, of in frame.schema.items() if _holds(of, _is_integer)
-    )
-    steps = _Steps(wide, name, expression, key)
+    wide = [values.cast(_with(values.dtype, pl.Int64())) for values in frame.get_columns()]
+    steps = _Steps(pl.DataFrame(wide), name, expression, key)
     if tree is None:
         made = steps.whole(narrow)
     else:
@@ -121,7 +119,8 @@ class _Steps:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)
             if are_exact and step.word != "Cast" and _holds(self.frame.schema[made], _is_float):
                 self._refuse_rounded(names, masks)
-        self.frame = self.frame.drop([name for name in names if name.startswith(_STEP)])  # no later step needs them
+        done = {name for name in names if name.startswith(_STEP)}  # no later step needs them
+        self.frame = self.frame[[name for name in self.frame.columns if name not in done]]
         return made
 
     def whole(self, expression: pl.Expr) -> str:
@@ -139,7 +138,7 @@ class _Steps:
             self._refuse(outside, None, _OVERFLOW)
             return values.cast(to)
         of_integers = kind is not None and _holds(kind, _is_integer) and not _holds(kind, _is_float)
-        if of_integers and made not in self.constants:
+        if of_integers and made not in self.constants and _holds(values.dtype, _is_float):
             beyond = _beyond(values, _is_float, _WHOLE)
             if beyond.any():
                 self._refuse(_beyond(values, _is_float, _GREATEST), None, _INFINITE)
@@ -153,7 +152,7 @@ class _Steps:
             self.frame = self.frame.with_columns(expression.first().alias(name))
             self.constants.add(name)
         else:
-            self.frame = self.frame.with_columns(_of_rows(self.frame, expression).alias(name))
+            self.frame = self.frame.hstack([_of_rows(self.frame, expression).alias(name)])
         return name
 
     def _needed(self, word: str, before: Sequence[str], needed: pl.Series | None) -> pl.Series | None:
@@ -211,7 +210,8 @@ class _Steps:
         return _of_rows(self.frame.with_columns(casts), step)
 
     def _refuse(self, bad: pl.Series, needed: pl.Series | None, why: str) -> None:
-        wrong = bad.fill_null(False) if needed is None else bad.fill_null(False) & needed
+        known = bad.fill_null(False) if bad.null_count() else bad
+        wrong = known if needed is None else known & needed
         if wrong.any():
             key = self.key(int(wrong.arg_max() or 0))
             raise InvalidInputError(f"{why}. column={self.name} key={key} set={self.expression}")
@@ -275,7 +275,7 @@ def _with(kind: Kind, number: pl.DataType) -> Kind:
 def _beyond(values: pl.Series, of: Callable[[Kind], bool], limit: float) -> pl.Series:
     """Return the rows in which a number, perhaps nested, exceeds a limit in either direction."""
     if not _holds(values.dtype, of):
-        return pl.repeat(False, values.len(), dtype=pl.Boolean, eager=True)
+        return pl.Series([False]).new_from_index(0, values.len())
     return values.to_frame("value").select(_is_beyond(pl.col("value"), values.dtype, of, limit)).to_series()
 
 
