@@ -305,7 +305,7 @@ def whole(scan: Scan) -> Snapshot:
     is_narrowed = scan._filter is not None or scan._limit is not None  # noqa: SLF001
     if is_narrowed or scan._columns != snapshot.shown.declared.names:  # noqa: SLF001
         raise InvalidInputError(
-            f"pass a scan of all rows, copy.scan(as_of=...), and columns=... to diff. scan={scan!r}"
+            f"pass a scan without columns, filter, limit and meta; diff itself takes columns. scan={scan!r}"
         )
     snapshot.sealed_cut()
     return snapshot

@@ -198,5 +198,5 @@ def test_what_cannot_be_compared_is_refused() -> None:
         one.diff(created(), columns=["nothing"])
     two = created()
     for some in (two.scan(filter="id > 3"), two.scan(columns=["id"]), two.scan(limit=1), two.scan(meta=True)):
-        with pytest.raises(InvalidInputError, match="pass a scan of all rows"):
+        with pytest.raises(InvalidInputError, match="pass a scan without columns"):
             one.diff(some)
