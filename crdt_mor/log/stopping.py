@@ -5,6 +5,7 @@ from __future__ import annotations
 from crdt_mor.errors import TokenOrderError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.handover import require_not_handed_over
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.migration import require_arrived, require_not_moved
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Token
@@ -15,7 +16,8 @@ def require_present(tail: Timeline) -> None:
     """Raise if the table has moved or is handed over."""
     if tail.moving is not None:
         require_not_moved(tail.moving)
-    require_not_handed_over(tail.handed_over)
+    if tail.handed_over != EPOCH:
+        require_not_handed_over(tail.handed_over)
 
 
 def require_open(tail: Timeline, author: Author | None) -> None:

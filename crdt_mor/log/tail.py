@@ -56,6 +56,8 @@ def find_tail(known_tail: Timeline | None) -> Steps[Tail]:
     """
     tail = yield from _find_tail(known_tail)
     while True:
+        if tail is known_tail:
+            return Tail(tail)
         try:
             return Tail((yield from with_objects(tail, known_tail)))
         except SegmentGoneError:  # damage, unless this version was deleted as well meanwhile
