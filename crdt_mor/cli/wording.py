@@ -12,8 +12,6 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from crdt_mor.model.points import MOMENTS
-
 FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 """The start of a message's values."""
 
@@ -40,7 +38,7 @@ _PHRASES: Final = (
     (r"Table\.create_from(\([^)]*\))?", "crdt-mor create-from"),
     (r"Table\.create\b(\([^)]*\))?(?: (?:and|or) crdt-mor create\b)?", "crdt-mor create"),
     (r"\blist_tables\b", "crdt-mor list"),
-    (re.escape(MOMENTS), f"{MOMENTS}, an age like 12h or 7d"),
+    (r"(a date like [\d-]+ \(UTC without a zone\))", r"\1, an age like 12h or 7d"),
     (r"merge=PartialUpdate\(\), or with payloads, PartialUpdate\(columns=\{\.\.\.\}\)",
      "--merge partial_update, and a --merge for each payload"),
     (r"merge=PartialUpdate\(\)", "--merge partial_update"),
