@@ -59,10 +59,10 @@ class Rules:
         unproven: Sequence[str] = (),
     ) -> None:
         given: dict[str, Any] = {"check": check, "default": default}
-        for name, value in given.items():
-            object.__setattr__(self, name, dict(value) if isinstance(value, Mapping) else value or {})
-        object.__setattr__(self, "not_null", names_of(not_null))
-        object.__setattr__(self, "unproven", tuple(unproven))
+        for name, value in given.items():  # the table refuses other types
+            object.__setattr__(self, name, dict(value or {}) if isinstance(value, Mapping | None) else value)
+        object.__setattr__(self, "not_null", names_of(not_null, "not_null"))
+        object.__setattr__(self, "unproven", names_of(unproven, "unproven"))
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.check or self.default)
@@ -168,7 +168,7 @@ def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]
 
 
 def drop_rules(session: Session, rules: str | Sequence[str]) -> None:
-    asked = [rules] if isinstance(rules, str) else [*rules]
+    asked = names_of(rules, "rules")
     if not asked:
         raise InvalidInputError('pass rules to drop: ["not_null price", "check positive"]')
     session.adopt()

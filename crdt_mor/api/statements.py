@@ -85,10 +85,10 @@ def check_mode(mode: SchemaMode) -> SchemaMode:
     return mode
 
 
-def names_of(names: str | Collection[str]) -> tuple[str, ...]:
+def names_of(names: str | Collection[str], argument: str = "column names") -> tuple[str, ...]:
     found = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if not all(isinstance(name, str) for name in found):
-        raise InvalidInputError(f"column names must be a string or a list of strings. got={names!r}")
+        raise InvalidInputError(f"{argument} must be a string or a list of strings. got={names!r:.200}")
     return found
 
 

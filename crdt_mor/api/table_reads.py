@@ -180,6 +180,11 @@ class TableReads(Readable, NearNames):
         Raises:
             InvalidInputError: the tables have other key columns or types that cannot be compared.
         """
+        if isinstance(after, TableReads | Scan):
+            raise InvalidInputError(
+                "pass the other table, or its scan, as `before`, and a moment of this table as `after`. "
+                f"after={after!r}"
+            )
         if isinstance(before, TableReads | Scan):
             from crdt_mor.api.diff import diff, sealed
 

@@ -83,7 +83,7 @@ def check_point(point: object, name: str = "as_of", *, local: bool = False) -> i
             )
         case int():
             return point
-        case "now":
+        case str() if point == NOW:  # a frame compares each of its values
             return NOW
         case str() if point.isascii() and point.isdigit():
             return parse(point)
@@ -95,7 +95,7 @@ def check_point(point: object, name: str = "as_of", *, local: bool = False) -> i
             return from_datetime(datetime(point.year, point.month, point.day, tzinfo=UTC), local=local)
     raise InvalidInputError(
         f"{name} must be a commit, a version, 17 digits, a datetime, a date, ISO text like 2026-01-31T12:00:00Z, the "
-        f"name of a savepoint, or 'now'. {name}={point!r}"
+        f"name of a savepoint, or 'now'. {name}={point!r:.200}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
+import polars as pl
 import pytest
 
 from crdt_mor import InvalidInputError, parse_point
@@ -110,6 +111,8 @@ def test_a_program_passes_versions_instants_and_moments(point: Point, checked: o
         (1.0, "as_of must be a commit, a version, 17 digits, a datetime, .* as_of=1.0"),
         ("3", "an instant is 17 digits"),
         ("20261331120000000", "no such moment"),
+        (pl.DataFrame({"a": ["now"]}), "as_of must be a commit"),
+        (pl.Series([1]), "as_of must be a commit"),
     ],
 )
 def test_what_is_no_point_is_refused(point: Any, message: str) -> None:

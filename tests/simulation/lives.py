@@ -15,7 +15,7 @@ from crdt_mor.testing.simulation import run_seed, story
 from tests.simulation.bucket_history import run_in_bucket
 from tests.simulation.deadline_history import run_deadlines
 from tests.simulation.kinds import KINDS
-from tests.simulation.random_history import RULES
+from tests.simulation.random_history import MOVABLE, RULES
 
 STEPS: Final = 20
 SEEDS: Final = 2**31
@@ -33,7 +33,8 @@ def simulated(seed: int) -> None:
 
 def history(kind: str, seed: int) -> None:
     """A random history on disk; the seed chooses the rule by which rows are merged."""
-    rule = list(RULES)[seed % len(RULES)]
+    rules = MOVABLE if kind == "migrations" else list(RULES)
+    rule = rules[seed % len(rules)]
     with tempfile.TemporaryDirectory(prefix="crdt-mor-life-") as folder:
         KINDS[kind](seed, rule, Path(folder), STEPS)
 

@@ -8,7 +8,9 @@ from itertools import islice
 import pytest
 
 from tests.simulation import lives
+from tests.simulation.kinds import KINDS
 from tests.simulation.lives import LIVES, failure_of, fresh, run_lives
+from tests.simulation.random_history import MOVABLE, RULES
 from tests.tiers import only
 
 
@@ -37,3 +39,10 @@ def test_run_lives_prints_how_to_repeat_a_failure_and_goes_on(monkeypatch: pytes
 
 def test_run_lives_stops_when_told() -> None:
     assert run_lives(fresh(), StringIO(), lambda: False) == {}
+
+
+def test_only_movable_tables_live_through_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list[str]()
+    monkeypatch.setitem(KINDS, "migrations", lambda seed, rule, path, steps: drawn.append(rule))
+    assert {failure_of("migrations", seed) for seed in range(len(RULES))} == {None}
+    assert {*drawn} == {*MOVABLE}

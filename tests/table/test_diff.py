@@ -200,3 +200,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
     for some in (two.scan(filter="id > 3"), two.scan(columns=["id"]), two.scan(limit=1), two.scan(meta=True)):
         with pytest.raises(InvalidInputError, match="pass a scan without columns"):
             one.diff(some)
+        with pytest.raises(InvalidInputError, match="pass the other table, or its scan, as `before`"):
+            one.diff(1, some)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInputError, match="pass the other table, or its scan, as `before`"):
+        one.diff(two, two)  # type: ignore[call-overload]

@@ -380,6 +380,20 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.store.MemoryStore) -> None:
         table.drop_rules([])
     with pytest.raises(InvalidInputError, match=r"pass crdt_mor.Rules"):
         table.add_rules({"not_null": "price"})  # type: ignore[arg-type]
+    for wrong in (None, 5, Rules(), [["check positive"]]):
+        with pytest.raises(InvalidInputError, match="rules must be a string or a list of strings"):
+            table.drop_rules(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("empty", [False, 0, "", []])
+def test_rules_are_refused_by_the_name_of_their_argument(store: mor.store.MemoryStore, empty: Any) -> None:
+    for name in ("check", "default"):
+        with pytest.raises(InvalidInputError, match=f"pass {name}s as .*{name}="):
+            table_of(store, rules=Rules(**{name: empty}))
+    for name in ("not_null", "unproven"):
+        with pytest.raises(InvalidInputError, match=f"^{name} must be a string or a list of strings"):
+            Rules(**{name: 5})  # type: ignore[arg-type]
+    assert Rules(unproven="check positive").unproven == ("check positive",)
 
 
 def test_rules_of_a_table_are_added_to_another_and_pickled(store: mor.store.MemoryStore) -> None:
