@@ -42,6 +42,8 @@ _PHRASES: Final = (
     (r"merge=PartialUpdate\(\), or with payloads, PartialUpdate\(columns=\{\.\.\.\}\)",
      "--merge partial_update, and a --merge for each payload"),
     (r"merge=PartialUpdate\(\)", "--merge partial_update"),
+    (r"\badd_rules and drop_rules\b", "crdt-mor rules URI"),
+    (r"""\bdrop_rules\((['"])(\w+) (.+)\1\)""", r'crdt-mor rules URI --drop "\2:\3"'),
     (r"PartialUpdate\(nulls='keep'\)", "partial_update?nulls=keep"),
     (r"\bTable\([^)]*\)\.upsert\(\.\.\.\)", "crdt-mor upsert"),
     (r"pass Table\([^)]*\) instead", "use crdt-mor copy or crdt-mor migrate"),

@@ -100,6 +100,11 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
         ("move it on with update=True", "move it on with --update"),
         ("one of a frame, keys=[...] and where=...", "one of a frame, --keys and --where"),
         ("a function such as ABS(x) stays, and f(x) too", "a function such as ABS(x) stays, and f(x) too"),
+        ("change its rules with add_rules and drop_rules. a=1", "change its rules with crdt-mor rules URI. a=1"),
+        (
+            "drop the rule first, drop_rules('check positive'). key={'id': 1}",
+            "drop the rule first, crdt-mor rules URI --drop \"check:positive\". key={'id': 1}",
+        ),
     ],
 )  # fmt: skip
 def test_in_options_names_commands_and_options(message: str, said: str) -> None:
