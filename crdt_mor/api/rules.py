@@ -61,7 +61,7 @@ class Rules:
         given: dict[str, Any] = {"check": check, "default": default}
         for name, value in given.items():  # the table refuses other types
             object.__setattr__(self, name, dict(value or {}) if isinstance(value, Mapping | None) else value)
-        object.__setattr__(self, "not_null", names_of(not_null, "not_null"))
+        object.__setattr__(self, "not_null", tuple(dict.fromkeys(names_of(not_null, "not_null"))))
         object.__setattr__(self, "unproven", names_of(unproven, "unproven"))
 
     def __bool__(self) -> bool:

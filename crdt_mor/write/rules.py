@@ -260,7 +260,7 @@ def _require_shapes(check: object, default: object) -> None:
 
 
 def _require_columns(names: Collection[str], schema: TableSchema) -> None:
-    unknown = [name for name in names if name not in schema]
+    unknown = [name for name in dict.fromkeys(names) if name not in schema]
     if unknown:
         raise InvalidInputError(
             f"the table lacks columns of these rules{schema.meant(unknown)}. "

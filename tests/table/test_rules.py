@@ -396,6 +396,13 @@ def test_rules_are_refused_by_the_name_of_their_argument(store: mor.store.Memory
     assert Rules(unproven="check positive").unproven == ("check positive",)
 
 
+def test_a_column_named_twice_has_one_rule(store: mor.store.MemoryStore) -> None:
+    table = table_of(store, rules=Rules(not_null=["price", "price"]))
+    assert table.rules == Rules(not_null="price")
+    with pytest.raises(InvalidInputError, match=r"unknown=\['pric'\]"):
+        table.add_rules(Rules(not_null="pric", default={"pric": 1}))
+
+
 def test_rules_of_a_table_are_added_to_another_and_pickled(store: mor.store.MemoryStore) -> None:
     asked = Rules(not_null="id", check={"positive": "price > 0"}, default={"country": "DE"})
     assert pickle.loads(pickle.dumps(asked)) == asked
