@@ -27,7 +27,6 @@ from crdt_mor.columns.tables import in_schema
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
-from crdt_mor.model.config import TableConfig
 from crdt_mor.model.slices import FileSlice, balanced_parts
 from crdt_mor.read.damage import is_ours
 from crdt_mor.read.open_slice import open_slice
@@ -59,8 +58,8 @@ class TouchedRows(ArrowRows):
     def _frames(self, slice_: FileSlice) -> Iterator[pl.DataFrame]:
         session = self._snapshot.session
         merging = merging_of(session.config, self._snapshot.value.schema)
-        if not self._only_keys and merging.rule.kind == "latest" and _replaces_base(slice_, session.config):
-            return self._snapshot.with_slices([replace(slice_, base=None)]).frames(self._schema.names, None)
+        if not self._only_keys and _replaces_base(self._snapshot, slice_):
+            return self._snapshot.with_slices([_logs_of(slice_)]).frames(self._schema.names, None)
         touched = kernel.touched(open_slice(session.store, slice_, session.config).blocks, merging.columns)
         if self._only_keys:
             return iter([touched.to_frame()])
@@ -68,11 +67,17 @@ class TouchedRows(ArrowRows):
         return one.frames(self._schema.names, pl.col(merging.columns.merge_key).is_in(touched.implode()))
 
 
-def _replaces_base(slice_: FileSlice, config: TableConfig) -> bool:
-    """Return True if all rows of the logs were written after those of the base file, and none is a partial update."""
+def _replaces_base(snapshot: Snapshot, slice_: FileSlice) -> bool:
+    """Return True if the latest row wins, and all rows of the logs are whole and written after the base file's."""
+    config = snapshot.session.config
     assert slice_.base is not None, "a split has slices with base files"
     began = slice_.base.name.instant
-    return all(log.name.instant > began and is_ours(log, config) for log in slice_.logs)
+    is_latest = merging_of(config, snapshot.value.schema).rule.kind == "latest"
+    return is_latest and all(log.name.instant > began and is_ours(log, config) for log in slice_.logs)
+
+
+def _logs_of(slice_: FileSlice) -> FileSlice:
+    return replace(slice_, base=None)
 
 
 @dataclass(frozen=True)
@@ -101,13 +106,18 @@ def split(snapshot: Snapshot, schema: pa.Schema, rest_of: Callable[[Snapshot], I
     key = pa.field(name, pa.string()) if name in META_COLUMNS else snapshot.schema.declared.field(name)
     readable = _readable(snapshot, [*schema.names, *({name} - {*META_COLUMNS})])
     groups = {slice_.group for slice_ in readable}
-    logged = balanced_parts([(slice_, slice_.weight) for slice_ in readable if slice_.logs], PART_SIZE)
-    parts = [snapshot.with_slices(slices) for slices in logged]
+    logged = [(slice_, _logs_of(slice_).weight) for slice_ in readable if slice_.logs]
+    merged = [(slice_, logs if _replaces_base(snapshot, slice_) else slice_.weight) for slice_, logs in logged]
+
+    def parts(slices: Sequence[tuple[FileSlice, int]], columns: pa.Schema, only_keys: bool) -> tuple[TouchedRows, ...]:
+        some = map(snapshot.with_slices, balanced_parts(slices, PART_SIZE))
+        return tuple(TouchedRows(part, columns, only_keys=only_keys) for part in some)
+
     return SplitScan(
         files=tuple(f"{session.uri}/{slice_.base.path}" for slice_ in readable if slice_.base is not None),
         key=key,
-        touched=tuple(TouchedRows(part, pa.schema([key]), only_keys=True) for part in parts),
-        merged=tuple(TouchedRows(part, schema, only_keys=False) for part in parts),
+        touched=parts(logged, pa.schema([key]), only_keys=True),
+        merged=parts(merged, schema, only_keys=False),
         rest=tuple(rest_of(snapshot.with_slices(one for one in snapshot.slices if one.group not in groups))),
     )
 

@@ -61,6 +61,16 @@ def test_split_shows_the_rows_of_the_scan(rule: str, tmp_path: Path) -> None:
     assert put_together(compacted) == shown(scan)
 
 
+@pytest.mark.parametrize(("rule", "merged"), [("latest", 1), ("counter", 2)])
+def test_a_part_weighs_the_bytes_that_it_reads(
+    rule: str, merged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Base files are read only to merge their rows. Here two of them and their logs weigh more than a part."""
+    monkeypatch.setattr(of_split, "PART_SIZE", 500_000)
+    split = written_over(made(tmp_path, **RULES[rule])).scan().split()
+    assert (len(split.touched), len(split.merged)) == (1, merged)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_rows_of_files_that_replace_late_logs_are_merged(rule: str, tmp_path: Path) -> None:
     """The base file has rows of writes that began after the late one."""
