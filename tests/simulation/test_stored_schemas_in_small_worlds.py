@@ -161,7 +161,7 @@ def a_process_keeps_the_schema_that_it_has_read_first(patch: pytest.MonkeyPatch)
         (a_lost_reply_is_taken_for_an_object, {"adders": 1, "faults": 1}, "not there"),
         (an_object_is_named_by_its_content_alone, {"adders": 2, "same": True}, "not there"),
         (a_process_that_is_unsure_takes_it_for_lost, {"adders": 1, "faults": 1}, "not there"),
-        (a_sweep_knows_segments_alone, {"added": 3, "others": ["sweeper"], "standing": 2}, "missing"),
+        (a_sweep_knows_segments_alone, {"added": 3, "others": ["sweeper"], "standing": 2}, "not there"),
         (a_sweep_asks_the_newest_version_alone, {"added": 3, "others": ["sweeper"], "standing": 2}, "not there"),
         (nobody_sweeps, {"adders": 1}, "no sweep removes it"),
         (a_process_keeps_the_schema_that_it_has_read_first, {"adders": 1, "others": ["finder"]}, "another schema"),
