@@ -142,9 +142,8 @@ class Scan(ArrowRows):
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
         columns = snapshot.read_columns(self._needed(self._stored), down)
-        said = explain(
-            self._pruning, merging, columns, down, late, self._limit, session.store.parquet, few(self._pruning.keys)
-        )
+        keys = few(self._pruning.keys)
+        said = explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, keys)
         names = snapshot.names
         if names.are_stored or down is None:
             return replace(said, columns=tuple(map(names.shown, said.columns)))
@@ -247,10 +246,8 @@ class Scan(ArrowRows):
         """Yield visible rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
         down, late = self._conditions
         pruning = self._pruning
-        snapshot, keys = (
-            replace(self._snapshot, slices=pruning.kept if self._limit != 0 else Slices()),
-            few(pruning.keys),
-        )
+        keys = few(pruning.keys)
+        snapshot = replace(self._snapshot, slices=pruning.kept if self._limit != 0 else Slices())
         if late is None:
             frames = snapshot.frames(columns, down, self._limit, keys=keys, kept=kept)
         else:

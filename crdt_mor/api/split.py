@@ -123,7 +123,7 @@ def split(snapshot: Snapshot, schema: pa.Schema, rest_of: Callable[[Snapshot], I
 
 
 def _readable(snapshot: Snapshot, columns: Sequence[str]) -> list[FileSlice]:
-    """Return the slices whose base files another engine reads as rows of the table, unless their logs are large.
+    """Return the slices with base files that another engine reads as the table's rows, unless the logs are large.
 
     In tables of Hudi's writers two file groups may have one key, so slices with logs are not among them.
     """

@@ -59,8 +59,8 @@ class TableRules:
 
         Args:
             rules: the rules to add; others stay.
-            validate: False skips the existing rows; the rule is then in `rules.unproven`. Add it again with validation
-                to prove it.
+            validate: False skips the existing rows; the rule is then in `rules.unproven`. A second call with
+                validation proves it.
             wait: how long to wait for earlier writes; then `EarlierWritePendingError` names the pending write.
         """
         from crdt_mor.api.rules import add_rules

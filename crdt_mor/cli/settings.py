@@ -158,11 +158,8 @@ def rules(
         drop: not_null:price, check:positive or default:country. May be repeated.
         validate: Whether existing rows must obey new rules.
     """
-    dropped, added, patience = (
-        _dropped(drop or []),
-        asked_rules(not_null, check, default),
-        inputs.duration(wait, "--wait"),
-    )
+    dropped, added = _dropped(drop or []), asked_rules(not_null, check, default)
+    patience = inputs.duration(wait, "--wait")
     table = inputs.opened(uri)
     if dropped:
         table.drop_rules(dropped)

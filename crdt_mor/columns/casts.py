@@ -78,10 +78,8 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field, target: pa.DataType) -> p
     try:
         return _stored(plain, column.type, column.name, target)
     except _InexactError as error:
-        row, advice = (
-            _first_failure(plain, column, target),
-            _of_int96(error.kind) or _of_wider(error.kind, error.declared),
-        )
+        row = _first_failure(plain, column, target)
+        advice = _of_int96(error.kind) or _of_wider(error.kind, error.declared)
         raise SchemaMismatchError(
             f"the column cannot hold this value unchanged{error.why}: cast or round it yourself{advice}. "
             f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"

@@ -67,8 +67,8 @@ from crdt_mor.store.protocol import Stat
 class LoneWrite:
     """The objects of a write that is committed in one event.
 
-    requested: the claimed time. partitions: those that need metadata. seen: their metadata was found before, and is
-    only checked again. members: of a group commit. events, unposted: events that the version publishes as well.
+    requested: the claimed time. partitions: of the logs. seen: partitions with metadata, which the commit only checks
+    again. members: of a group commit. events, unposted: events that the version publishes as well.
     """
 
     requested: InstantTime

@@ -69,8 +69,8 @@ _SEGMENTS_AT_ONCE: Final = 16
 class HudiLook:
     """The last look at Hudi's timeline: its time and duration by this machine's clock, and its findings.
 
-    tail, listed: the newest version, and the files listed after it; None before the first look. has_foreign: Hudi has
-    commits that no version contains.
+    tail, listed: the newest version, and the files listed after it; None before the first look. has_foreign: no
+    version contains some commits of Hudi.
     """
 
     at_ms: int = 0

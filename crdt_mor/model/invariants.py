@@ -2,8 +2,7 @@
 
 Each is a predicate over (previous, following), checked before a version is put. So a bug in a transition stops its
 process before the table is damaged. A docstring's first line states the rule, which `services.verify` prints. More
-invariants are in `model.invariants_…`. `@of` names the fields whose change can break an invariant, and the field that
-it is about.
+invariants are in `model.invariants_…`. `@of` names the fields of an invariant: only their change can break it.
 
 Two rules need more than values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3 of
 `log.publish` checks that a version follows the tail.
@@ -252,10 +251,10 @@ def completions_bear_the_version_that_published_them(previous: Timeline, followi
 
 @of("completions", "segments")
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
-    """An event changes no completion, and keeps those of the previous version in order, and its segments.
+    """An event keeps the completions of the previous version unchanged and in order, and its segments.
 
-    All helpers must project a completion with the same bytes. Only sealing moves completions. A restore drops some, see
-    `a_restore_keeps_what_came_before`.
+    All helpers must project a completion with the same bytes. Only sealing moves completions, and a restore drops
+    some: `a_restore_keeps_what_came_before`.
     """
     if following.is_restore_of(previous):
         before = {c.requested: c for c in previous.completions}

@@ -55,7 +55,7 @@ def read(
 ) -> DataFrame:
     """Return a snapshot as a frame. Its queries read only their columns and row groups.
 
-    Spark itself opens the base files, those of `s3://` as `s3a://`.
+    Spark itself opens the base files, and `s3://` addresses as `s3a://`.
 
     Args:
         as_of: the point in time, as for `Table.scan`.

@@ -19,7 +19,7 @@ def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[st
     """Create an empty table with the columns of a frame or of Spark types.
 
     Columns of a frame may be null, because Spark marks any column without nulls NOT NULL. Columns of a `StructType`
-    keep their nullability. `rules=` apply to either.
+    keep their nullability. `rules=` applies to either.
 
     Args:
         columns: a frame or a `StructType`.

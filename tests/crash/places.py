@@ -1,4 +1,4 @@
-"""What makes, copies or drops a table at a place: rows of the matrix whose verdict is of that place.
+"""Calls that make, copy or drop a table: rows of the matrix with a verdict on its place.
 
     first copy, copy moved on    `Table.copy`: no table is there, and a copy that is made again finishes it; or it is
                                  the table at a moment
@@ -6,7 +6,7 @@
     drop                         `drop_table`: the table is there as it was, or nobody finds one
 
 Then the power goes off: acknowledged events last. The table there is written, maintained and verified, and
-hudi-rs reads what we read.
+hudi-rs reads the same rows.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Clock(SystemEnvironment):
 
 @pytest.fixture(autouse=True)
 def _writes_do_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Hudi has committed is found by readers alone, updates included, as within a minute in a bucket."""
+    """Only reads and updates find the commits of Hudi, as within a minute in a bucket."""
     monkeypatch.setattr(Views, "_pause_ms", 1 << 62)
 
 
