@@ -43,7 +43,7 @@ def failures_told() -> Iterator[None]:
     try:
         yield
     except driver().Error as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).rstrip(".")
         raise StorageUnavailableError(
             f"PostgreSQL refused or did not answer: {text}. Correct the cause and run it again: it continues after "
             "the last commit"

@@ -132,6 +132,15 @@ class Consumers:
                 break
         return not self._over.is_set()
 
+    def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait for it as long as no consumer fails."""
+
+        def holds() -> bool:
+            self.require_alive()
+            return condition()
+
+        wait_for(what, holds, patience_s=600, every_s=0.2)
+
     def require_alive(self) -> None:
         assert not self._failed, f"consumers ended by themselves, see {self.log}:\n{self.log.read_text()[-3000:]}"
 
@@ -174,11 +183,11 @@ class Load:
         cursor.execute(statement.format(accounts=self._accounts))
         self._note = "memo" if "rename note" in statement else self._note
 
-    def moment(self, table: Callable[[], mor.Table]) -> Moment:
+    def moment(self, table: Callable[[], mor.Table], consumers: Consumers) -> Moment:
         """Wait until our table holds all transactions; return the rows of both."""
         with self._server.connected() as cursor:
             cursor.execute("update pgbench_accounts set bid = bid where aid = (select min(aid) from pgbench_accounts)")
-            wait_for("commit of the newest change", lambda: is_at(table(), cursor), patience_s=600, every_s=0.2)
+            consumers.wait_for("commit of the newest change", lambda: is_at(table(), cursor))
             cursor.execute("select * from pgbench_accounts")
             names = [column.name for column in cursor.description]
             return Moment(table().version, names, cursor.fetchall())
@@ -223,10 +232,10 @@ def check(folder: Path, seconds: float, rate: int, accounts: int, seed: int) -> 
         consumers = Consumers(server.dsn, uri, folder / "log", seed)
         moments = []
         with consumers.running():
-            wait_for("snapshot", lambda: exists(uri), patience_s=600, every_s=0.2)
+            consumers.wait_for("snapshot", lambda: exists(uri))
             for part in range(4):
                 load.run(seconds / 4, DDL[part * 2 : part * 2 + 2])
-                moments.append(load.moment(table))
+                moments.append(load.moment(table, consumers))
                 consumers.require_alive()
                 say(f"moment {part + 1} of 4: {len(moments[-1].rows):,} rows, {consumers.kills} kills")
     found = [compare(table(), moment) for moment in moments]

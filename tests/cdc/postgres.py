@@ -27,6 +27,7 @@ SETTINGS: Final = {
     "max_connections": "60",
     "fsync": "off",  # the cluster never outlives its test
 }
+PLUGINS: Final = "output_plugin_libraries"  # servers since 15.19 allow no other output plugins than it names
 
 
 @cache
@@ -94,7 +95,9 @@ def cluster() -> Iterator[Cluster]:
     if user is not None:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
     data = folder / "data"
-    options = " ".join(f"-c {name}='{value}'" for name, value in SETTINGS.items())
+    known = subprocess.run([found / "postgres", "--describe-config"], capture_output=True, text=True, check=True).stdout
+    settings = SETTINGS | ({PLUGINS: "wal2json"} if PLUGINS in known else {})
+    options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
 
     def call(program: str, *arguments: str | Path) -> None:
         command = [str(part) for part in (found / program, *arguments)]
