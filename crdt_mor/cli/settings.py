@@ -150,7 +150,7 @@ def rules(
     validate: Annotated[bool, typer.Option("--validate/--no-validate")] = True,
     wait: Wait = "60s",
 ) -> None:
-    """Drop and add rules, then print the rules of a table.
+    """Add or drop rules, then print the rules of a table.
 
     Example: crdt-mor rules events --not-null views --check "positive=views >= 0"
 
@@ -159,6 +159,8 @@ def rules(
         validate: Whether existing rows must obey new rules.
     """
     dropped, added = _dropped(drop or []), asked_rules(not_null, check, default)
+    if dropped and added is not None:  # they are two events, and the second may be refused
+        raise typer.BadParameter("cannot drop and add in one command: run it once with --drop and once without")
     patience = inputs.duration(wait, "--wait")
     table = inputs.opened(uri)
     if dropped:

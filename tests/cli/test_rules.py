@@ -40,9 +40,12 @@ def test_rules_are_made_printed_added_and_dropped(fast_path: Path) -> None:
     assert "string default x=1" in " ".join(run("schema", table)[0].split())
 
     assert "not added" in run("rules", table, "--check", "small=price < 2", code=1)[1]
-    printed = run("rules", table, "--check", "small=price < 2", "--no-validate", "--drop", "check:positive")[0]
+    both = run("rules", table, "--check", "small=price < 2", "--no-validate", "--drop", "check:positive", code=2)[1]
+    assert "cannot drop and add in one command" in both
+    printed = run("rules", table, "--check", "small=price < 2", "--no-validate")[0]
     assert "price < 2, unproven" in printed
-    assert "positive" not in printed
+    assert "check positive" in printed
+    assert "positive" not in run("rules", table, "--drop", "check:positive")[0]
     run("upsert", table, bad)
     assert "no such rules" in run("rules", table, "--drop", "check:positive", code=1)[1]
     for wrong in (["--drop", "positive"], ["--check", "price > 0"], ["--check", "a=x", "--check", "a=y"]):
