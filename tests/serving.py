@@ -30,14 +30,14 @@ def _serve_s3(port: int) -> None:
 
         def log(self, type: str, message: str, *args: Any) -> None: ...
 
-    app = _OneAtATime(create_backend_app("s3"))  # moto's dispatcher lists the folders of all services at each request
+    app = OneAtATime(create_backend_app("s3"))  # moto's dispatcher lists the folders of all services at each request
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.buffer.read()
     os._exit(0)
 
 
-class _OneAtATime:
+class OneAtATime:
     """A WSGI application that answers one request after the other.
 
     moto looks whether an object is there and makes it in two steps, so that of two threads both may make it.

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from crdt_mor import Table
 from crdt_mor.cli.main import app
+from tests.serving import OneAtATime
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,10 @@ OPTIONS = {"aws_allow_http": "true"}
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket. pyiceberg knows its server by the options of the catalog `glue`."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    moto = pytest.importorskip("moto.moto_server.threaded_moto_server")
+    dispatcher = moto.DomainDispatcherApplication
+    monkeypatch.setattr(moto, "DomainDispatcherApplication", lambda make: OneAtATime(dispatcher(make)))
+    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     boto3 = pytest.importorskip("boto3")
     config = pytest.importorskip("pyiceberg.utils.config").Config
     server.start()
