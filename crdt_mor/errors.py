@@ -6,7 +6,7 @@
     ├── TableMovedError                          -> write to the table at its new address, `error.uri`; reads go on
     ├── TableArrivingError                       -> a migration is filling this table: write again later
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
-    │   └── InvalidUseError (TypeError)          -> not a sequence; names the method to call
+    │   └── InvalidUseError (TypeError)          -> wrong kind of argument; names the right call
     ├── ConstraintViolationError (ValueError)    -> rows break a rule: fix or omit them
     ├── UnsupportedFeatureError                  -> this release lacks a feature
     ├── LawError (ValueError)                    -> a payload breaks a law; with an example
@@ -76,7 +76,7 @@ class InvalidInputError(CrdtMorError, ValueError):
 
 
 class InvalidUseError(InvalidInputError, TypeError):
-    """A table or a scan was used as a sequence of rows. The message names the right method."""
+    """A table or scan was used as a sequence of rows, or an address is no text. The message names the right call."""
 
 
 class SchemaMismatchError(CrdtMorError, ValueError):

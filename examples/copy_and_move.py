@@ -1,10 +1,10 @@
-"""A table is a folder: copy it or move it as one, while nobody writes.
+"""A table is a folder: copy it or move it as one, while nobody writes. Beside writers, use `Table.copy`.
 
     python examples/copy_and_move.py FOLDER
 
-No path is stored inside, so a moved table is the same table: its commits, its moments, its checkpoints go on. A copy
-keeps them, too, and with them the id of its original, so nothing tells the two apart: from now on write to one alone,
-or keep a checkpoint of your own for each.
+No path is stored inside, except in an Iceberg mirror, so a moved table is the same table: its commits, its moments,
+its checkpoints go on. A copy keeps them, too, and with them the id of its original, so nothing tells the two apart:
+from now on write to one alone, or keep a checkpoint of your own for each.
 """
 
 import shutil

@@ -82,6 +82,6 @@ def _narrow(totals: pl.Series, kind: pl.DataType) -> pl.Series:
 
 def _too_large(total: Any) -> PayloadError:
     return PayloadError(
-        "a counter's total is too large for its column: delete the key and write its value anew, or copy the rows to a "
-        f"table with a wider column, up to decimal(38, s). total={'over 38 digits' if total is None else total}"
+        "a counter's total is too large for its column: widen the column with alter(widen=), up to decimal(38, s), or "
+        f"delete the key and write its value anew. total={'over 38 digits' if total is None else total}"
     )

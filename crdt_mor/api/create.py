@@ -136,8 +136,8 @@ def require_no_timeline(store: Store, uri: str) -> None:
 def _require_no_load(store: Store, uri: str, expiry_ms: int) -> None:
     if load.is_under_way(store, expiry_ms) and store.stat(PROPERTIES) is None:
         raise TableExistsError(
-            "Table.create_from is loading a table here: wait for its end. If the load died, run it again, or create "
-            f"the table with a shorter writer_expiry. path={uri}"
+            "Table.create_from is loading a table here: wait for its end. If the load died, run it again, or pass "
+            f"opening=Opening(writer_expiry=...) with a shorter time. path={uri}"
         )
 
 

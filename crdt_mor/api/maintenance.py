@@ -169,8 +169,9 @@ class Maintenance:
     def roll_back(self, instant: str | datetime) -> GivenUp:
         """Give up a pending write or an open plan, and remove its files.
 
-        Writes of dead processes expire by themselves, but stable reads stop before them until then. If the writer is
-        alive, its commit raises `WriterExpiredError`. A repeated call does nothing.
+        Writes of dead processes expire by themselves. Until then, stable reads stop before them, and updates and
+        erasures wait for them. If the writer is alive, its commit raises `WriterExpiredError`. A repeated call does
+        nothing.
 
         Args:
             instant: 17 digits (`requested_at` of `inspect.pending()` or `inspect.timeline()`), or a UTC datetime
@@ -298,8 +299,8 @@ class Maintenance:
             dry_run: only return what would be erased now.
 
         Raises:
-            ErasureUnfinishedError: the wait was too short. The rows are deleted; repeat the call to continue.
-            InvalidInputError: Hudi's savepoints contain the rows; nothing was deleted.
+            ErasureUnfinishedError: the wait was too short, or the store failed. The rows are deleted; repeat the call.
+            InvalidInputError: a savepoint, ours or Hudi's, contains the rows; nothing was deleted.
         """
         return erase(self._session, data, keys, where, columns, wait, dry_run)
 

@@ -23,7 +23,7 @@ METHODS: Final = {
     **dict.fromkeys(("files", "file_uris", "get_add_actions"), "inspect.files()"),
     **dict.fromkeys(("load_as_version", "load_with_datetime", "as_of", "at_version"), "scan(as_of=)"),
     "load_cdf": "changes(images=True)",
-    "drop": "alter(drop=) for columns; no method deletes a table",
+    "drop": "alter(drop=) for columns, and crdt_mor.drop_table to delete a table",
     **dict.fromkeys(("head", "show"), "scan(limit=5).to_polars()"),
     "comments": "inspect.comments()",
     "log": "history()",

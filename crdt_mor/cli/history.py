@@ -111,9 +111,9 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
 def stuck_text(writer: Mapping[str, Any], uri: str) -> str:
     process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
     return (
-        f"Look at {process}: if it hangs, end it. Nobody waits for this write, but stable reads stop before it. The "
-        f"first write or compaction after {_moment(writer['expires'])} rolls it back; to do so now: crdt-mor "
-        f"rollback {uri} {writer['requested_at']}"
+        f"Look at {process}: if it hangs, end it. Updates and erasures wait for this write, and stable reads stop "
+        f"before it. The first write or compaction after {_moment(writer['expires'])} rolls it back; to do so now: "
+        f"crdt-mor rollback {uri} {writer['requested_at']}"
     )
 
 

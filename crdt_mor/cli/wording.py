@@ -24,7 +24,8 @@ _COMMANDS: Final = {
         name: name
         for name in (
             "alter", "archive", "clean", "compact", "copy", "count", "diff", "erase", "handover", "history", "maintain",
-            "migrate", "move", "properties", "restore", "savepoint", "savepoints", "takeback", "verify", "why",
+            "migrate", "move", "properties", "restore", "savepoint", "savepoints", "takeback", "truncate",
+            "verify", "why",
         )
     },
 }  # fmt: skip
@@ -56,6 +57,7 @@ _PHRASES: Final = (
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
     (r"; and open the table again after each Hudi commit[^.:]*", ""),
+    (r", both in one transaction\(\)|, or with a merge that sets the column|, or pass opening=[^.]*\.{3}\)[^.]*", ""),
     (r"schema=\{[^}]*\}(?: or pa\.\w+\([^)]*\))?", "--schema FILE"),
     (r"\berase\(\.\.\., wait=timedelta\(minutes=(\d+)\)\)", r"crdt-mor erase with --wait \1m"),
     (r"wait=timedelta\(minutes=(\d+)\)", r"--wait \1m"),

@@ -91,7 +91,8 @@ def _of_wider(kind: pa.DataType, declared: pa.DataType) -> str:
     kind, declared = values_of(kind), values_of(declared)
     plain = not (pt.is_nested(kind) or pt.is_nested(declared))
     grows = plain and kinds.join(kind, declared) is not None and not kinds.fits(kind, declared)
-    return ', or widen the column with alter(widen=) or schema_mode="merge"' if grows else ""
+    advice = ', or widen the column with alter(widen=) or schema_mode="merge", unless it is the ordering column'
+    return advice if grows else ""
 
 
 def _of_int96(kind: pa.DataType) -> str:

@@ -96,7 +96,7 @@ def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef
         for raised in raised_at_edges(payload):
             warnings.warn(
                 f"{name}: {raised}. After a write of such a value its key cannot be read: accept the value in "
-                f"join, or raise in lift; see {page('payloads')}",
+                f"join, or raise in lift; see {page('own-payloads')}",
                 stacklevel=2,
             )
     from crdt_mor.laws.fingerprint import fingerprint
@@ -138,7 +138,7 @@ def resolve(ref: PayloadRef) -> Payload:
     if not payload.vectorised:
         warnings.warn(
             f"{ref.name} lacks merge, so join merges single values, a hundred times slower: add merge as "
-            f"a polars expression; see {page('payloads')}",
+            f"a polars expression; see {page('own-payloads')}",
             stacklevel=2,
         )
     return payload

@@ -28,8 +28,8 @@ KNOWN: Final[tuple[str, ...]] = tuple(sorted([*BY_NAME, *layout.NAMES]))
 
 HUDIS: Final = "hoodie."
 
-_FOR_GOOD: Final = ("buckets", "key", "merge", "ordering", "partition_by")
-"""Arguments of `Table.create` that cannot change."""
+_FIXED: Final = ("buckets", "merge", "ordering", "partition_by")
+"""Arguments of `Table.create` that only a migration changes."""
 
 _CLOSE: Final = 0.9
 """Names are near if they share this part of their letters, such as 9 of 10."""
@@ -108,7 +108,12 @@ def _refuse_near_names(name: str) -> None:
     if name in KNOWN:
         return
     plain, known = _plain(name), {_plain(own): own for own in KNOWN}
-    if plain in _FOR_GOOD:
+    if plain == "key":
+        raise InvalidInputError(
+            "the key of a table never changes: copy the rows to a table with another key, Table.create_from. Use "
+            f"another name for your own property. name={name!r}"
+        )
+    if plain in _FIXED:
         raise InvalidInputError(
             f"{plain} is no property but a fixed setting: pass it to Table.create or crdt-mor create, or change it "
             f"with maintenance.migrate. Use another name for your own property. name={name!r}"

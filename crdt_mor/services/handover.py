@@ -49,7 +49,7 @@ def take_back(session: Session) -> int:
 
 
 def _require_own_order(config: TableConfig) -> None:
-    if not config.ours or config.merge.ordering is not None:
+    if not config.ours or (config.merge.ordering is not None and not config.merge.custom):
         raise InvalidInputError(
             "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "
             f"needed. merge={config.merge} table={config.name}"

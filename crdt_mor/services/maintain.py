@@ -228,7 +228,7 @@ def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
     if finished.failed:
         count = plural(len(finished.failed), "file group")
         words = "; ".join(failure_texts(finished.failed)[:DETAILS_SHOWN])
-        error = f"{count} could not be compacted and will be tried again after the next write there. {words}"
+        error = f"{count} could not be compacted: the next try is after a write there, or in a day. {words}"
         yield Upkeep(action.service, "failed", action.why, error=error)
 
 

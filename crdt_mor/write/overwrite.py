@@ -133,7 +133,7 @@ def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> S
         return EVERYTHING
     key = write.session.config.key
     if not key.partition_fields:
-        raise InvalidInputError("this table has no partitions: omit `partitions`, which then means the whole table.")
+        raise InvalidInputError("this table has no partitions: leave `partitions` out, or use truncate() for all rows.")
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Iterable):
         raise InvalidInputError(
             'pass partitions as a list, ["2026-01-31"], or "dynamic", the partitions of the rows. '

@@ -100,6 +100,10 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
         ("move it on with update=True", "move it on with --update"),
         ("one of a frame, keys=[...] and where=...", "one of a frame, --keys and --where"),
         ("a function such as ABS(x) stays, and f(x) too", "a function such as ABS(x) stays, and f(x) too"),
+        ("leave it out, or use truncate() for all rows.", "leave it out, or use crdt-mor truncate URI for all rows."),
+        ("upsert it with its new key, both in one transaction(). a=1", "upsert it with its new key. a=1"),
+        ("run it again, or pass opening=Opening(writer_expiry=...) with a shorter time. a=1", "run it again. a=1"),
+        ("move rows, or with a merge that sets the column. a=1", "move rows. a=1"),
         ("change its rules with add_rules and drop_rules. a=1", "change its rules with crdt-mor rules URI. a=1"),
         (
             "drop the rule first, drop_rules('check positive'). key={'id': 1}",

@@ -378,7 +378,7 @@ FULL: list[tuple[pa.DataType, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "written"), FULL)
 def test_a_full_counter_is_an_error_and_never_a_wrong_number(kind: pa.DataType, written: list[Any]) -> None:
     states = series(written, kind)
-    with pytest.raises(PayloadError, match=r"too large for its column: delete the key"):
+    with pytest.raises(PayloadError, match=r"too large for its column: widen the column"):
         one(payloads.Counter(), states)
     with pytest.raises(PayloadError, match="too large"):
         reduce(payloads.Counter().join, states.to_list())

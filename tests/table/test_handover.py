@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, Opening, Rules, Table
+from crdt_mor import InvalidInputError, Opening, PartialUpdate, Rules, Table
 from crdt_mor.format import properties
 from crdt_mor.hudi.handover import change_properties
 from crdt_mor.log.paths import BACKUP, PROPERTIES
@@ -255,11 +256,15 @@ def test_what_hudi_has_left_behind_goes_first(table: Table, store: MemoryStore) 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"ordering": "v"}, "no handover is needed"), ({"merge": "partial_update/1"}, "cannot run the merge")],
-    ids=["ordering", "partial"],
+    [
+        ({"ordering": "v"}, "no handover is needed"),
+        ({"merge": "partial_update/1"}, "cannot run the merge"),
+        ({"ordering": "v", "merge": PartialUpdate()}, "cannot run the merge"),
+    ],
+    ids=["ordering", "partial", "both"],
 )
-def test_only_a_table_of_the_default_merge_is_handed_over(settings: dict[str, str], why: str) -> None:
-    table = Table.create("t", SCHEMA, key="k", opening=Opening(store=MemoryStore()), **settings)  # type: ignore[arg-type]
+def test_only_a_table_of_the_default_merge_is_handed_over(settings: dict[str, Any], why: str) -> None:
+    table = Table.create("t", SCHEMA, key="k", opening=Opening(store=MemoryStore()), **settings)
     for call in (table.maintenance.handover, table.maintenance.takeback):
         with pytest.raises(InvalidInputError, match=why):
             call()

@@ -67,6 +67,7 @@ def test_a_sealed_view_and_its_rows_have_nothing_to_do_with_them(make: Make) -> 
         ({"compaction.log_file": "20"}, "did you mean crdt_mor.compaction.log_files"),
         ({"merge": "counter"}, "merge is no property but a fixed setting: .*Table.create .*maintenance.migrate"),
         ({"partition-by": "day"}, "partition_by is no property"),
+        ({"key": "id"}, "the key of a table never changes: .*Table.create_from"),
         ({"hoodie.cleaner.policy": "x"}, "settings of Hudi, fixed"),
         ({"": "x"}, "1 to 256 characters"),
         ({"a" * (NAME_MAX + 1): "x"}, "1 to 256 characters"),

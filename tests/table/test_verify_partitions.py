@@ -127,7 +127,7 @@ def test_a_wrong_name_is_refused(table: Table, partitions: list[str], said: str)
 
 def test_a_table_without_partitions_has_none_to_name(fast_path: Path) -> None:
     table = Table.create(fast_path / "t", SCHEMA, key=["day", "id"], buckets=1)
-    with pytest.raises(InvalidInputError, match="this table has no partitions: omit `partitions`"):
+    with pytest.raises(InvalidInputError, match="this table has no partitions: leave `partitions` out"):
         table.verify(partitions=["2026-01-01"])
 
 
