@@ -132,6 +132,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",  # typer 0.20 shows help that rests on its default without markup, so escapes stay
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -258,7 +259,9 @@ _COMMANDS: Final = (
 for _command in _COMMANDS:
     app.command(cls=Command)(_reporting(_command))
 
-cdc = typer.Typer(cls=Commands, no_args_is_help=True, help="Apply change feeds of databases to tables.")
+cdc = typer.Typer(
+    cls=Commands, no_args_is_help=True, rich_markup_mode="rich", help="Apply change feeds of databases to tables."
+)
 cdc.command(cls=Command)(_reporting(postgres, "cdc"))
 cdc.command(cls=Command)(_reporting(kafka, "cdc"))
 app.add_typer(cdc, name="cdc")
