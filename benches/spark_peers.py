@@ -4,8 +4,8 @@
     second append    ten more rows
     write            1,000,000 rows of eight columns
     upsert           100,000 rows of a table of 5,000,000
-    count, aggregate, one row    of that table after the upserts, by the format, by its options `columns` and `filter`,
-                     and by the function `read`
+    count, aggregate, one row    of a table of 1,000,000 rows and an append; of that of 5,000,000 after the upserts, by
+                     the format, by its options `columns` and `filter`, and by the function `read`
     stream batch     a micro-batch of 1,000 rows, as Spark measures it
 
 Needs pyspark of 4.0 or 4.2, as `python -m tests.spark.versions 4.2` installs it, Java 17 and Maven. In Spark 4.0 no
@@ -21,6 +21,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -83,6 +84,32 @@ def measure_writes(peers: Peers, count: int) -> None:
     peers.time(f"write of {count:,} rows", lambda: peers.pair()[0].load(many), lambda: peers.pair()[1].load(many))
 
 
+def sums(frame: Any) -> list[Any]:
+    return sorted(frame.groupBy("day").sum("n").collect())
+
+
+def one(frame: Any) -> list[Any]:
+    return list(frame.where("id = '777'").collect())
+
+
+def measure_appended(peers: Peers, count: int) -> None:
+    """Reads of a table of two appends, by the format."""
+    ours, delta = peers.pair()
+    for engine in (ours, delta):
+        engine.load(rows(peers.spark.range(0, count, 1, 8)))
+        append(rows(peers.spark.range(count, count + count // 1000, 1, 1)), engine)
+
+    def both(work: Callable[[Any], object], **options: str) -> tuple[Work, Work]:
+        def of(name: str, path: str, **options: str) -> object:
+            return work(peers.spark.read.format(name).options(**options).load(path))
+
+        return partial(of, "crdt_mor", ours.path, **options), partial(of, "delta", delta.path)
+
+    peers.time("count, of appends", *both(lambda frame: frame.count()))
+    peers.time("aggregate, of appends, columns", *both(sums, columns="day,n"))
+    peers.time("one row, of appends", *both(one))
+
+
 def measure_table(peers: Peers, count: int, changed: int) -> None:
     """An upsert into a large table, and reads of it."""
     from crdt_mor.readers.spark import read
@@ -101,12 +128,6 @@ def measure_table(peers: Peers, count: int, changed: int) -> None:
 
     def of_delta() -> Any:
         return peers.spark.read.format("delta").load(delta.path)
-
-    def sums(frame: Any) -> list[Any]:
-        return sorted(frame.groupBy("day").sum("n").collect())
-
-    def one(frame: Any) -> list[Any]:
-        return list(frame.where("id = '777'").collect())
 
     def compare(label: str, frame: Callable[[], Any]) -> None:
         assert (sums(frame()), one(frame())) == (sums(of_delta()), one(of_delta()))
@@ -167,6 +188,7 @@ def main() -> None:
         print(f"Spark {spark.version}, {Delta(home).name}; medians of {rounds} rounds")
         print(f"{'':34} {'ratio':>6} {'crdt_mor':>11} {'Delta':>11}")
         measure_writes(peers, first)
+        measure_appended(peers, first)
         measure_table(peers, large, changed)
         if SPARK >= WRITES_STREAMS:
             measure_stream(peers, 10 if small else 1_000, home)
