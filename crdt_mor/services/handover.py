@@ -49,7 +49,13 @@ def take_back(session: Session) -> int:
 
 
 def _require_own_order(config: TableConfig) -> None:
-    if not config.ours or (config.merge.ordering is not None and not config.merge.custom):
+    if config.merge.custom:
+        raise InvalidInputError(
+            "Hudi's writers cannot run the merge of this table: copy it into a table with the default merge, "
+            "Table.create(...).append(Table(...).scan()), and hand that table over. "
+            f"merge={config.merge} table={config.name}"
+        )
+    if not config.ours or config.merge.ordering is not None:
         raise InvalidInputError(
             "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "
             f"needed. merge={config.merge} table={config.name}"
@@ -65,10 +71,4 @@ def _require_own_order(config: TableConfig) -> None:
             "Hudi's writers see expired rows until a compaction, so the result of their MERGE INTO would depend on it: "
             "copy the table into a table without ttl, Table.create(...).append(Table(...).scan()), and hand that table "
             f"over. merge={config.merge} table={config.name}"
-        )
-    if config.merge.custom:
-        raise InvalidInputError(
-            "Hudi's writers cannot run the merge of this table: copy it into a table with the default merge, "
-            "Table.create(...).append(Table(...).scan()), and hand that table over. "
-            f"merge={config.merge} table={config.name}"
         )
