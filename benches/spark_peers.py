@@ -69,9 +69,18 @@ class Peers:
         print(f"{label:34} {ours / delta:6.2f} {ours:9.2f} s {delta:9.2f} s", flush=True)
 
 
+def format_of(engine: Ours | Delta) -> str:
+    return "crdt_mor" if isinstance(engine, Ours) else "delta"
+
+
 def append(frame: Any, engine: Ours | Delta) -> None:
     """Rows into a table that is there."""
-    frame.write.format("crdt_mor" if isinstance(engine, Ours) else "delta").mode("append").save(engine.path)
+    frame.write.format(format_of(engine)).mode("append").save(engine.path)
+
+
+def frame_of(spark: Any, engine: Ours | Delta, **options: str) -> Any:
+    """A table by its format."""
+    return spark.read.format(format_of(engine)).options(**options).load(engine.path)
 
 
 def measure_writes(peers: Peers, count: int) -> None:
@@ -99,15 +108,14 @@ def measure_appended(peers: Peers, count: int) -> None:
         engine.load(rows(peers.spark.range(0, count, 1, 8)))
         append(rows(peers.spark.range(count, count + count // 1000, 1, 1)), engine)
 
-    def both(work: Callable[[Any], object], **options: str) -> tuple[Work, Work]:
-        def of(name: str, path: str, **options: str) -> object:
-            return work(peers.spark.read.format(name).options(**options).load(path))
+    def compare(label: str, work: Callable[[Any], object], **options: str) -> None:
+        here, there = partial(frame_of, peers.spark, ours, **options), partial(frame_of, peers.spark, delta)
+        assert work(here()) == work(there())
+        peers.time(f"{label}, appends", lambda: work(here()), lambda: work(there()))
 
-        return partial(of, "crdt_mor", ours.path, **options), partial(of, "delta", delta.path)
-
-    peers.time("count, of appends", *both(lambda frame: frame.count()))
-    peers.time("aggregate, of appends, columns", *both(sums, columns="day,n"))
-    peers.time("one row, of appends", *both(one))
+    compare("count", lambda frame: frame.count())
+    compare("aggregate, option columns", sums, columns="day,n")
+    compare("one row", one)
 
 
 def measure_table(peers: Peers, count: int, changed: int) -> None:
@@ -120,14 +128,10 @@ def measure_table(peers: Peers, count: int, changed: int) -> None:
         engine.load(frame)
     peers.time(f"upsert of {changed:,} into {count:,}", lambda: ours.upsert(some), lambda: delta.upsert(some))
 
-    def plain(**options: str) -> Any:
-        return peers.spark.read.format("crdt_mor").options(**options).load(ours.path)
+    plain, of_delta = partial(frame_of, peers.spark, ours), partial(frame_of, peers.spark, delta)
 
     def native() -> Any:
         return read(peers.spark, ours.path)
-
-    def of_delta() -> Any:
-        return peers.spark.read.format("delta").load(delta.path)
 
     def compare(label: str, frame: Callable[[], Any]) -> None:
         assert (sums(frame()), one(frame())) == (sums(of_delta()), one(of_delta()))

@@ -200,8 +200,8 @@ class TableWrites:
     ) -> Commit:
         """Change columns of the rows that match `where`: `update(set={"price": "price * 1.1"})`.
 
-        An update takes its place in the order of writes when it begins. It reads exactly the writes that began before
-        it, and waits for those still pending. Later writes never abort it, and only those that read rows wait for it.
+        An update takes its place in the order of writes when it begins. It waits for pending earlier writes, and reads
+        exactly the earlier ones. Later writes never abort it; later updates, merges and erasures wait for it.
 
         The commit's `rows` is the number of changed rows. With an ordering column, rows keep their ordering value;
         among equal values the later write wins, and a lower value is refused.
