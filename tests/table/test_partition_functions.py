@@ -90,6 +90,7 @@ def _iceberg(function: PartitionFunction, source: Any, values: list[Any]) -> lis
 @given(st.lists(st.none() | _MOMENTS, max_size=8))
 @example([_NAIVE(1969, 12, 31, 23, 59, 59, 999999), _NAIVE(1970, 1, 1)])
 def test_times_are_icebergs(moments: list[dt.datetime | None]) -> None:
+    require_pyiceberg()
     from pyiceberg.types import TimestampType
     from pyiceberg.utils.datetime import datetime_to_micros
 
